@@ -1,0 +1,87 @@
+"""ONNX sessions as this box wants them: few threads, no spinning, and a plain error for what cannot be loaded.
+
+Owns session options and device choice. Knows nothing of any model. A thread that spins while it waits would
+take a core from the other engines, so spinning is always off.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from appliance.engines.ports import Audio
+from appliance.errors import EngineError, MissingError, ModelFileError
+
+
+def require_file(path: Path, what: str) -> Path:
+    """`path` itself, or ModelFileError when it is not a file."""
+    if not path.is_file():
+        raise ModelFileError(
+            f"the {what} file {path} is missing", hint="run `appliance models pull` for this tier, then try again"
+        )
+    return path
+
+
+def onnx_session(path: Path, *, what: str, threads: int = 1, device: str = "cpu", model: bytes | None = None) -> Any:
+    """An InferenceSession on `path` (or on `model`, an edited copy of it) with `threads` intra-op threads.
+
+    Raises ModelFileError when the file is absent or not an ONNX model, MissingError when `device` is "cuda" and
+    this machine's onnxruntime cannot run there.
+    """
+    require_file(path, what)
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(3)  # its warnings name graph nodes, which help nobody here
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+    providers: list[str] = ["CPUExecutionProvider"]
+    if device == "cuda":
+        if "CUDAExecutionProvider" not in onnxruntime.get_available_providers():
+            raise MissingError(
+                f"the {what} model is to run on CUDA, but this onnxruntime has no CUDA support",
+                hint="install onnxruntime-gpu, or set this engine's device to cpu",
+            )
+        providers.insert(0, "CUDAExecutionProvider")
+    elif device != "cpu":
+        raise EngineError(f"unknown device {device!r} for the {what} model", hint="use cpu or cuda")
+    try:
+        session = onnxruntime.InferenceSession(model or str(path), sess_options=options, providers=providers)
+    except Exception as error:  # onnxruntime raises a dozen unrelated classes for a bad file
+        raise ModelFileError(
+            f"{path} is not a usable {what} model ({type(error).__name__})",
+            hint="run `appliance models verify`; it fetches altered files again",
+        ) from error
+    if device == "cuda" and session.get_providers()[0] != "CUDAExecutionProvider":
+        raise MissingError(
+            f"the {what} model could not be put on the GPU",
+            hint="run `appliance doctor`, or set this engine's device to cpu",
+        )
+    return session
+
+
+def require_io(session: Any, path: Path, what: str, inputs: set[str]) -> None:
+    """ModelFileError when the model does not have at least `inputs`: a model of another kind under this name."""
+    have = {i.name for i in session.get_inputs()}
+    if not inputs <= have:
+        raise ModelFileError(
+            f"{path} is not a {what} model: its inputs are {', '.join(sorted(have))}",
+            hint="run `appliance models verify`",
+        )
+
+
+def checked(audio: Audio, what: str) -> Audio:
+    """`audio` as contiguous mono float32; EngineError when it is not one-dimensional or not finite.
+
+    One NaN in a recurrent state would never leave it, so it is refused at the door.
+    """
+    samples = np.ascontiguousarray(audio, dtype=np.float32)
+    if samples.ndim != 1:
+        raise EngineError(f"the audio given to {what} has {samples.ndim} dimensions, not one")
+    # A sum is finite exactly when no sample is NaN or infinite, short of overflow that real audio cannot reach.
+    if not np.isfinite(samples.sum(dtype=np.float64)):
+        raise EngineError(f"the audio given to {what} contains NaN or infinite samples", hint="check its source")
+    return samples

@@ -1,0 +1,62 @@
+"""The arithmetic around one utterance: how wide a window it needs, where long audio is cut, what is no speech.
+
+Pure: numbers and words in, decisions out. Knows nothing of whisper's vendor; the whisper engine applies it.
+"""
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from appliance.engines.ports import RATE, Audio
+
+_FRAME = RATE // 50  # 20 ms: the grain of level measurements
+
+
+def levels(audio: Audio) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """RMS of each whole 20 ms frame."""
+    count = len(audio) // _FRAME
+    frames = audio[: count * _FRAME].reshape(count, _FRAME)
+    return np.sqrt(np.einsum("ij,ij->i", frames, frames) / _FRAME)
+
+
+def window_s(speech_s: float, *, least_s: float, pad_s: float, step_s: float, most_s: float) -> float:
+    """Seconds of window for `speech_s`: max(least, speech + pad) rounded up to a step, at most `most_s`."""
+    wanted = max(least_s, speech_s + pad_s)
+    return min(most_s, float(np.ceil(wanted / step_s - 1e-9)) * step_s)
+
+
+def cut(audio: Audio, *, most_s: float, search_s: float) -> Iterator[tuple[int, int]]:
+    """Sample ranges of at most `most_s` that cover `audio`, each cut at the quietest 100 ms of its last `search_s`."""
+    start, most, search = 0, int(most_s * RATE), int(search_s * RATE)
+    while len(audio) - start > most:
+        low = start + most - search
+        rms = levels(audio[low : start + most])
+        smooth = np.convolve(rms, np.ones(5, np.float32), mode="valid")
+        # Among equally quiet places the last one wins, so that pieces stay long.
+        quietest = len(smooth) - 1 - int(np.argmin(smooth[::-1]))
+        end = low + (quietest + 2) * _FRAME + _FRAME // 2
+        yield start, end
+        start = end
+    yield start, len(audio)
+
+
+def words(text: str) -> list[str]:
+    """Lower-case words without punctuation."""
+    return re.findall(r"[^\W_]+(?:['’][^\W_]+)*", text.lower())
+
+
+def repeats(text: str) -> bool:
+    """Whether a decoder loop shows: a phrase said again at once, more often than people do.
+
+    A single word five times in a row, two or three words three times, four words or more twice.
+    """
+    said = words(text)
+    for size in range(1, len(said) // 2 + 1):
+        allowed = 5 if size == 1 else 3 if size <= 3 else 2
+        run = 0
+        for i in range(size, len(said)):
+            run = run + 1 if said[i] == said[i - size] else 0
+            if run >= size * (allowed - 1):
+                return True
+    return False

@@ -1,0 +1,275 @@
+"""Whisper on CTranslate2 with a window as short as the utterance, not the 30 s that stock pipelines encode.
+
+Owns the CTranslate2 model, its tokenizer and the guards that turn noise into an empty transcript with a
+reason. Knows nothing of turns: a draft and a final differ only in priority.
+"""
+
+import json
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from appliance.engines import utterance
+from appliance.engines.mel import FLOOR, HOP, Features, log_mel, mel_power
+from appliance.engines.native import checked, require_file
+from appliance.engines.ports import RATE, Audio, CancelToken, Transcript
+from appliance.engines.worker import Worker
+from appliance.errors import Cancelled, ConfigError, EngineError, MissingError, ModelFileError
+
+WIDE_S = 30.0  # what whisper was trained on; the widest window there is
+_LEAST_SAMPLES = 1600  # 100 ms: less cannot hold a word, and the transform needs 201
+
+
+@dataclass(frozen=True, slots=True)
+class WhisperSettings:
+    """`language` "" means detected, among `languages` where that is not empty."""
+
+    language: str = "en"
+    languages: tuple[str, ...] = ()
+    device: str = "cpu"
+    compute_type: str = "int8"
+    threads: int = 2
+    beam_size: int = 1
+    window_least_s: float = 6.0
+    window_pad_s: float = 3.0  # silence after the speech; with less the decoder begins to loop
+    window_step_s: float = 0.5
+    piece_s: float = 27.0  # longer audio is cut at quiet places
+    tokens_least: int = 16
+    tokens_per_s: float = 12.0
+    no_speech_most: float = 0.6  # above it and below the log-probability: no words
+    logprob_least: float = -1.0
+    words_per_s_most: float = 7.0
+    level_least_dbfs: float = -60.0  # quieter than this at its loudest is not speech
+
+
+class Whisper:
+    """ports.Transcriber on a folder with model.bin, config.json, tokenizer.json and vocabulary.txt."""
+
+    def __init__(self, folder: Path, settings: WhisperSettings, worker: Worker) -> None:
+        for name in ("model.bin", "config.json", "tokenizer.json"):
+            require_file(folder / name, "whisper")
+        self.settings = settings
+        self._worker = worker
+        self._model = _load(folder, settings)
+        self._bands = int(self._model.n_mels)
+        self._vocabulary = _Vocabulary(folder / "tokenizer.json", multilingual=bool(self._model.is_multilingual))
+        for language in filter(None, (settings.language, *settings.languages)):
+            self._vocabulary.require(language)
+
+    async def transcribe(
+        self,
+        audio: Audio,
+        *,
+        priority: int,
+        cancel: CancelToken,
+        language: str | None = None,
+        prompt: str = "",
+    ) -> Transcript:
+        samples = checked(audio, "whisper")
+        return await self._worker.call(
+            lambda: self._transcribe(samples, language, prompt, cancel), priority=priority, cancel=cancel
+        )
+
+    def warm(self) -> None:
+        """Encode and decode once in the smallest window, so that buffers are there. Blocks the caller."""
+        noise = np.random.default_rng(0).normal(0, 0.01, RATE).astype(np.float32)
+        language = self.settings.language or "en"
+        self._worker.submit(lambda: self._decode(noise, language, "", CancelToken(), wide=False)).result()
+
+    def close(self) -> None:
+        """Free the model's memory. The object is of no use afterwards."""
+        self._worker.submit(self._model.unload_model).result()
+
+    def _transcribe(self, audio: Audio, language: str | None, prompt: str, cancel: CancelToken) -> Transcript:
+        started = time.monotonic()
+        known = self.settings.language if language is None else language
+        pieces: list[Transcript] = []
+        for begin, end in utterance.cut(audio, most_s=self.settings.piece_s, search_s=6.0):
+            if cancel.cancelled:
+                raise Cancelled
+            piece = self._piece(audio[begin:end], known, prompt, cancel)
+            known = known or piece.language
+            pieces.append(piece)
+        return replace(_joined(pieces), took_ms=(time.monotonic() - started) * 1000)
+
+    def _piece(self, audio: Audio, language: str, prompt: str, cancel: CancelToken) -> Transcript:
+        """One window's worth: guard, decode, and once more in the wide window where the text loops."""
+        quiet = self._too_quiet(audio)
+        if quiet:
+            return Transcript("", language or "en", no_speech=1.0, reason=quiet)
+        heard = self._decode(audio, language, prompt, cancel, wide=False)
+        if heard.reason == "repetition":
+            if cancel.cancelled:
+                raise Cancelled
+            heard = self._decode(audio, heard.language, prompt, cancel, wide=True)
+        return replace(heard, text="") if heard.reason else heard
+
+    def _too_quiet(self, audio: Audio) -> str:
+        if len(audio) < _LEAST_SAMPLES:
+            return "too short"
+        loudest = float(utterance.levels(audio).max())
+        return "near silence" if loudest < 10 ** (self.settings.level_least_dbfs / 20) else ""
+
+    def _decode(self, audio: Audio, language: str, prompt: str, cancel: CancelToken, *, wide: bool) -> Transcript:
+        import ctranslate2
+
+        settings, seconds = self.settings, len(audio) / RATE
+        window = (
+            WIDE_S
+            if wide
+            else utterance.window_s(
+                seconds,
+                least_s=settings.window_least_s,
+                pad_s=settings.window_pad_s,
+                step_s=settings.window_step_s,
+                most_s=WIDE_S,
+            )
+        )
+        inputs = self._features(audio, int(window * RATE) // HOP)
+        encoded = self._model.encode(ctranslate2.StorageView.from_array(inputs[None]))
+        if cancel.cancelled:
+            raise Cancelled
+        language = language or self._detect(encoded)
+        tokens = self._vocabulary.prompt(language, prompt)
+        bound = settings.tokens_least + int(settings.tokens_per_s * seconds)
+        (result,) = self._model.generate(
+            encoded,
+            [tokens],
+            beam_size=settings.beam_size,
+            max_length=min(448, len(tokens) + bound),
+            return_scores=True,
+            return_no_speech_prob=True,
+        )
+        ids = result.sequences_ids[0]
+        text = self._vocabulary.text(ids)
+        logprob = result.scores[0] * len(ids) / (len(ids) + 1)  # the end token counts in the sum, not in the ids
+        return Transcript(
+            text,
+            language,
+            float(result.no_speech_prob),
+            logprob,
+            len(ids),
+            reason=self._guard(text, seconds, float(result.no_speech_prob), logprob),
+        )
+
+    def _guard(self, text: str, seconds: float, no_speech: float, logprob: float) -> str:
+        settings = self.settings
+        said = utterance.words(text)
+        if not said:
+            return "no words"
+        if no_speech > settings.no_speech_most and logprob < settings.logprob_least:
+            return "no speech"
+        if utterance.repeats(text):
+            return "repetition"
+        if len(said) > 3 + settings.words_per_s_most * seconds:
+            return "too many words"
+        return ""
+
+    def _features(self, audio: Audio, frames: int) -> Features:
+        """Log-mel of `audio` and silence up to `frames`; only what is not silence is transformed."""
+        tail = np.concatenate((audio, np.zeros(HOP * 3, np.float32)))[: frames * HOP]
+        power = np.full((self._bands, frames), FLOOR, np.float32)
+        real = mel_power(tail, self._bands)
+        power[:, : real.shape[1]] = real
+        return log_mel(power)
+
+    def _detect(self, encoded: Any) -> str:
+        """The most probable language, among the configured ones where there are any."""
+        if not self._vocabulary.multilingual:
+            return "en"
+        (ranked,) = self._model.detect_language(encoded)
+        allowed = self.settings.languages
+        for token, _ in ranked:
+            code = str(token)[2:-2]
+            if not allowed or code in allowed:
+                return code
+        raise EngineError("whisper ranked none of the configured languages")
+
+
+class _Vocabulary:
+    """Whisper's special tokens and text, through the tokenizers library."""
+
+    def __init__(self, path: Path, *, multilingual: bool) -> None:
+        import tokenizers
+
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
+        except Exception as error:  # tokenizers raises bare Exception for a bad file
+            raise ModelFileError(f"{path} is not a tokenizer file", hint="run `appliance models verify`") from error
+        self.multilingual = multilingual
+        self._eot = self._id("<|endoftext|>")
+        self._start = self._id("<|startoftranscript|>")
+        self._previous = self._id("<|startofprev|>")
+        self._tail = [self._id("<|transcribe|>")] if multilingual else []
+        self._tail.append(self._id("<|notimestamps|>"))
+
+    def _id(self, token: str) -> int:
+        found = self._tokenizer.token_to_id(token)
+        if found is None:
+            raise ModelFileError(f"the whisper tokenizer has no {token} token", hint="run `appliance models verify`")
+        return int(found)
+
+    def require(self, language: str) -> None:
+        """ConfigError when the model does not know `language`."""
+        if not self.multilingual and language != "en":
+            raise ConfigError(
+                f"this whisper model knows English only, not {language!r}",
+                hint='choose a model without .en in its name, or language = "en"',
+            )
+        if self.multilingual and self._tokenizer.token_to_id(f"<|{language}|>") is None:
+            raise ConfigError(f"whisper knows no language {language!r}", hint="use a two-letter code such as en or de")
+
+    def prompt(self, language: str, before: str) -> list[int]:
+        self.require(language)
+        start = [self._start, self._id(f"<|{language}|>")] if self.multilingual else [self._start]
+        if before:
+            ids = self._tokenizer.encode(" " + before.strip(), add_special_tokens=False).ids
+            start = [self._previous, *ids[-223:], *start]
+        return start + self._tail
+
+    def text(self, ids: list[int]) -> str:
+        return str(self._tokenizer.decode([i for i in ids if i < self._eot])).strip()
+
+
+def _load(folder: Path, settings: WhisperSettings) -> Any:
+    import ctranslate2
+
+    if settings.device == "cuda" and not ctranslate2.get_cuda_device_count():
+        raise MissingError(
+            "whisper is to run on CUDA, but no CUDA device was found",
+            hint="run `appliance doctor`, or set the recogniser's device to cpu",
+        )
+    try:
+        json.loads((folder / "config.json").read_text())
+        return ctranslate2.models.Whisper(
+            str(folder),
+            device=settings.device,
+            compute_type=settings.compute_type,
+            intra_threads=settings.threads,
+            inter_threads=1,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        if settings.device == "cuda":
+            raise MissingError(
+                "whisper could not be put on the GPU", hint="run `appliance doctor`, or set its device to cpu"
+            ) from error
+        raise ModelFileError(f"{folder} holds no usable whisper model", hint="run `appliance models verify`") from error
+
+
+def _joined(pieces: list[Transcript]) -> Transcript:
+    """One transcript of many; a reason stands only when no piece had words."""
+    if len(pieces) == 1:
+        return pieces[0]
+    spoken = [p for p in pieces if p.text]
+    tokens = sum(p.tokens for p in spoken)
+    return Transcript(
+        " ".join(p.text for p in spoken),
+        (spoken or pieces)[0].language,
+        no_speech=min(p.no_speech for p in pieces),
+        logprob=sum(p.logprob * p.tokens for p in spoken) / max(tokens, 1),
+        tokens=tokens,
+        reason="" if spoken else pieces[0].reason,
+    )
