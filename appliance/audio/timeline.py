@@ -1,0 +1,51 @@
+"""Which sample was heard when: the arithmetic that every sink shares.
+
+Owns a short list of anchors (position, instant): from an anchor on, samples are heard one after another at the
+sink's rate, until the next anchor. Pure: numbers in, numbers out. An anchor at or before earlier ones replaces
+them, which is what happens after queued samples were dropped.
+"""
+
+from bisect import bisect_right
+from collections import deque
+
+_KEPT = 4096  # anchors; an answer makes a handful, so this reaches back hours
+
+
+class Timeline:
+    def __init__(self, rate: int) -> None:
+        self.rate = rate
+        self._positions: deque[int] = deque(maxlen=_KEPT)
+        self._instants: deque[float] = deque(maxlen=_KEPT)
+
+    def anchor(self, position: int, instant: float) -> None:
+        """From `instant` on, samples from `position` on are heard."""
+        while self._positions and self._positions[-1] >= position:
+            self._positions.pop()
+            self._instants.pop()
+        self._positions.append(position)
+        self._instants.append(instant)
+
+    def instant(self, position: int) -> float | None:
+        """When the sample at `position` is heard if nothing intervenes; None before any anchor."""
+        at = bisect_right(self._positions, position) - 1
+        if at < 0:
+            return None
+        return self._instants[at] + (position - self._positions[at]) / self.rate
+
+    def anchored(self, position: int) -> float | None:
+        """The instant of the anchor that `position` follows; None before any anchor."""
+        at = bisect_right(self._positions, position) - 1
+        return None if at < 0 else self._instants[at]
+
+    def next_anchor(self, position: int) -> int | None:
+        """The position of the first anchor behind `position`."""
+        at = bisect_right(self._positions, position)
+        return self._positions[at] if at < len(self._positions) else None
+
+    def reached(self, now: float) -> int:
+        """The position under way at `now` along the newest anchor (unbounded above); 0 before any anchor."""
+        if not self._positions:
+            return 0
+        # Half a microsecond forgives the rounding of an instant that was computed from this very position.
+        ahead = int((now - self._instants[-1] + 5e-7) * self.rate)
+        return self._positions[-1] + max(0, ahead)
