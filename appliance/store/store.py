@@ -87,6 +87,14 @@ class Store:
         if closed.exception() is None:
             self._worker.stop()
 
+    def knows(self, name: str) -> bool:
+        """Whether a live session of that name was opened."""
+        return name in self._ids
+
+    def forget_name(self, name: str) -> None:
+        """The next `open_session` of `name` is another session. Its turns stay."""
+        self._ids.pop(name, None)
+
     def id_of(self, name: str) -> str:
         """The id a live session is kept under; any other name is taken for an id."""
         return self._ids.get(name, name)
