@@ -240,7 +240,8 @@ def _geometry(meta: _Metadata, weights_bytes: int) -> Geometry:
         vocabulary=int(meta.get("vocab_size", 0)) or meta.length("tokenizer.ggml.tokens"),
         context_tokens=meta.need("context_length"),
         embedding=embedding,
-        feed_forward=max(meta.each_layer("feed_forward_length", layers, 0)),
+        # A recurrent layer's input projection is its widest row, as the feed-forward is elsewhere.
+        feed_forward=max(*meta.each_layer("feed_forward_length", layers, 0), 2 * int(meta.get("ssm.inner_size", 0))),
         heads=max(heads),
         weights_bytes=weights_bytes,
         heads_kv=heads_kv[first],
