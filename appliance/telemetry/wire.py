@@ -62,3 +62,12 @@ def _read(name: str, value: Any) -> Any:
     if nested is None or value is None:
         return value
     return build(nested, value) if isinstance(value, dict) else nested(value)
+
+
+def turn_dict(record: TurnRecord) -> dict[str, Any]:
+    """A turn as `--json` prints it: turn, heard, reply, spoken, interrupted, ms{…} first, then everything else."""
+    first = ("turn", "heard", "reply", "spoken", "interrupted")
+    everything = plain(record)
+    out: dict[str, Any] = {name: everything[name] for name in first}
+    out["ms"] = None if record.ms is None else record.ms.as_dict()
+    return {**out, **{name: value for name, value in everything.items() if name not in out}}
