@@ -6,6 +6,7 @@ An admitted session is never ended for a new one, and its turns are never refuse
 """
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from appliance.errors import UsageError
@@ -23,7 +24,7 @@ class CapacitySettings:
     queue_length: int = 4
     queue_wait_s: float = 20.0  # nobody is asked to wait longer than this
     session_s: float = 120.0  # expected length of a session, until some have been measured
-    long_shares: float = 1.0  # shares of KV that one session may take
+    long_shares: float = 1.0  # shares of KV that one session may hold before its older turns must go
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,8 @@ class Wake:
 class _Live:
     since: float
     in_turn: bool = False
-    hot: bool = True
+    hot: bool = False  # its KV lies in the cache; not so before its first turn
+    parked: bool = False  # its KV lies elsewhere
 
 
 class Limiter:
@@ -116,18 +118,13 @@ class Limiter:
             return Admitted(session)
         if session in self._queue:
             return self._queued(session)
-        if self._closed:
-            return self._refuse(session, self._closed, self._wait_s(1))
-        if self.live_cap == 0:
-            return self._refuse(session, "this box has no room for a conversation", 60.0)
-        if not self._queue and len(self._live) < self.live_cap:
+        if not self._closed and not self._queue and len(self._live) < self.live_cap:
             self._live[session] = _Live(now)
             return Admitted(session)
         wait = self._wait_s(len(self._queue) + 1)
-        if len(self._queue) >= self.settings.queue_length:
-            return self._refuse(session, "everyone's place is taken and the queue is full", wait)
-        if wait > self.settings.queue_wait_s:
-            return self._refuse(session, f"the wait would be about {wait:.0f} seconds", wait)
+        reason = self._why_not(wait)
+        if reason:
+            return self._refuse(session, reason, wait)
         self._queue[session] = now
         return self._queued(session)
 
@@ -164,7 +161,7 @@ class Limiter:
         """A turn of an admitted session starts; never refused. Unknown sessions are a programming error."""
         live = self._live[session]
         self._live.move_to_end(session)
-        restore, live.hot, live.in_turn = not live.hot, True, True
+        restore, live.parked, live.hot, live.in_turn = live.parked, False, True, True
         return Wake(restore, self._park_surplus())
 
     def end_turn(self, session: str) -> tuple[str, ...]:
@@ -180,7 +177,7 @@ class Limiter:
     def parked(self, session: str) -> None:
         """The engine parked this session for reasons of its own."""
         if session in self._live:
-            self._live[session].hot = False
+            self._park(session)
 
     def oldest_wait_s(self, now: float) -> float:
         return max((now - since for since in self._queue.values()), default=0.0)
@@ -189,8 +186,11 @@ class Limiter:
         surplus = max(0, self.hot - self.cap)
         going = self.idle()[:surplus]
         for name in going:
-            self._live[name].hot = False
+            self._park(name)
         return going
+
+    def _park(self, session: str) -> None:
+        self._live[session].hot, self._live[session].parked = False, True
 
     def _fill(self, now: float) -> tuple[str, ...]:
         admitted = []
@@ -198,8 +198,19 @@ class Limiter:
             name, _ = self._queue.popitem(last=False)
             self._live[name] = _Live(now)
             admitted.append(name)
-        self._park_surplus()
         return tuple(admitted)
+
+    def _why_not(self, wait: float) -> str:
+        """Why a newcomer cannot even wait; empty when they can."""
+        if self._closed:
+            return self._closed
+        if self.live_cap == 0:
+            return "this box has no room for a conversation"
+        if len(self._queue) >= self.settings.queue_length:
+            return "everyone's place is taken and the queue is full"
+        if wait > self.settings.queue_wait_s:
+            return f"the wait would be about {wait:.0f} seconds"
+        return ""
 
     def _wait_s(self, position: int) -> float:
         """Until the `position`-th place comes free: departures come at cap / mean session length."""
@@ -212,3 +223,10 @@ class Limiter:
     def _refuse(self, session: str, reason: str, retry_after_s: float) -> Refused:
         self.refused += 1
         return Refused(session, reason, max(1.0, retry_after_s))
+
+
+def too_long(cells: Mapping[str, int], share_tokens: int, settings: CapacitySettings) -> tuple[str, ...]:
+    """Sessions that hold more than `long_shares` shares, the longest first: their older turns are to be summarised."""
+    bound = share_tokens * settings.long_shares
+    over = [(held, name) for name, held in cells.items() if held > bound]
+    return tuple(name for _, name in sorted(over, key=lambda each: (-each[0], each[1])))
