@@ -22,9 +22,18 @@ def require_file(path: Path, what: str) -> Path:
     return path
 
 
-def onnx_session(path: Path, *, what: str, threads: int = 1, device: str = "cpu", model: bytes | None = None) -> Any:
+def onnx_session(
+    path: Path,
+    *,
+    what: str,
+    threads: int = 1,
+    device: str = "cpu",
+    model: bytes | None = None,
+    varied: bool = False,
+) -> Any:
     """An InferenceSession on `path` (or on `model`, an edited copy of it) with `threads` intra-op threads.
 
+    `varied`: inputs have a new shape each time, so no memory plan is kept for every shape seen.
     Raises ModelFileError when the file is absent or not an ONNX model, MissingError when `device` is "cuda" and
     this machine's onnxruntime cannot run there.
     """
@@ -36,6 +45,7 @@ def onnx_session(path: Path, *, what: str, threads: int = 1, device: str = "cpu"
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.enable_mem_pattern = not varied
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     providers: list[str] = ["CPUExecutionProvider"]

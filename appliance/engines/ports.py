@@ -197,14 +197,13 @@ class Spoken:
     text: str  # the whole clause on its first piece, "" on later ones
     words: tuple[Word, ...] = field(default=())  # timing within the clause where the engine can, else empty
     last: bool = True  # no more pieces of this clause follow
+    estimated: bool = False  # `words` were placed in proportion to their letters, not by the model
 
 
 class Synthesizer(Protocol):
     sample_rate: int
 
-    def synthesize(
-        self, text: str, *, priority: int, deadline: float, cancel: CancelToken
-    ) -> AsyncIterator[Spoken]:
+    def synthesize(self, text: str, *, priority: int, deadline: float, cancel: CancelToken) -> AsyncIterator[Spoken]:
         """Speak one clause. `deadline`: the instant the player would run dry; earlier goes first among equals.
 
         Empty or unpronounceable text yields nothing. Raises Cancelled when `cancel` was set first.

@@ -5,6 +5,7 @@ session in each, so that eight live sessions cost little more than one. Knows no
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from appliance.engines.native import checked, onnx_session, require_io
 from appliance.engines.ports import BLOCK, RATE, Audio, Priority
 from appliance.engines.worker import Worker
-from appliance.errors import EngineError
+from appliance.errors import Cancelled, EngineError
 
 CONTEXT = 64  # samples of the previous block that the model wants in front
 _STATE = (2, 128)
@@ -57,14 +58,17 @@ class SileroVad:
         try:
             return await self._worker.call(lambda: self._answer(request), priority=Priority.FINAL)
         except EngineError:
-            with self._lock:
-                if request in self._waiting:
-                    self._waiting.remove(request)
+            self._discard(lambda r: r is request)
             raise
 
     def forget(self, session: str) -> None:
         with self._lock:
             self._memory.pop(session, None)
+        self._discard(lambda r: r.session == session)
+
+    def _discard(self, unwanted: Callable[[_Request], bool]) -> None:
+        with self._lock:
+            self._waiting = [r for r in self._waiting if not unwanted(r)]
 
     def warm(self) -> None:
         """Run one block of a throw-away session. Blocks the caller."""
@@ -81,6 +85,8 @@ class SileroVad:
                 batch: dict[str, _Request] = {}
                 for waiting in self._waiting:
                     batch.setdefault(waiting.session, waiting)
+                if batch.get(request.session) is None:
+                    raise Cancelled  # its session was forgotten meanwhile
                 chosen = list(batch.values())
                 self._waiting = [r for r in self._waiting if batch[r.session] is not r]
                 memories = [self._memory.setdefault(r.session, _Memory()) for r in chosen]

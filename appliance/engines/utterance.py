@@ -13,11 +13,11 @@ from appliance.engines.ports import RATE, Audio
 _FRAME = RATE // 50  # 20 ms: the grain of level measurements
 
 
-def levels(audio: Audio) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+def levels(audio: Audio) -> Audio:
     """RMS of each whole 20 ms frame."""
     count = len(audio) // _FRAME
     frames = audio[: count * _FRAME].reshape(count, _FRAME)
-    return np.sqrt(np.einsum("ij,ij->i", frames, frames) / _FRAME)
+    return np.sqrt(np.square(frames).mean(axis=1))
 
 
 def window_s(speech_s: float, *, least_s: float, pad_s: float, step_s: float, most_s: float) -> float:

@@ -12,7 +12,7 @@ import itertools
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from appliance.engines.ports import CancelToken
 from appliance.errors import Cancelled, EngineError
@@ -86,32 +86,34 @@ class Worker:
         priority: int = 0,
         deadline: float = 0.0,
         cancel: CancelToken,
+        gained: Callable[[T], float] | None = None,
     ) -> AsyncIterator[T]:
-        """Iterate over what the generator function `fn` yields on the thread, as it yields it."""
-        loop = asyncio.get_running_loop()
-        queue: asyncio.Queue[object] = asyncio.Queue()  # bounded by the clause: a few chunks
-        done = object()
+        """Iterate over what the generator function `fn` yields on the thread, as it yields it.
 
-        def pump() -> None:
-            try:
-                for item in fn():
-                    loop.call_soon_threadsafe(queue.put_nowait, item)
-                    if cancel.cancelled:
-                        raise Cancelled
-            finally:
-                loop.call_soon_threadsafe(queue.put_nowait, done)
+        Each item is a job of its own, so that more urgent work gets in between; one item is made ahead of the
+        consumer, no more. `gained` says by how many seconds an item moves the deadline of those after it.
+        """
+        items: list[Iterator[T]] = []
 
-        future = asyncio.wrap_future(self.submit(pump, priority=priority, deadline=deadline, cancel=cancel))
-        # A job that is refused or cancelled before it starts never puts `done`.
-        future.add_done_callback(lambda _: queue.put_nowait(done))
+        def step() -> tuple[T, ...]:
+            if not items:
+                items.append(iter(fn()))
+            return tuple(itertools.islice(items[0], 1))
+
+        def ahead() -> "asyncio.Future[tuple[T, ...]]":
+            return asyncio.wrap_future(self.submit(step, priority=priority, deadline=deadline, cancel=cancel))
+
+        coming = ahead()
         try:
-            while (item := await queue.get()) is not done:
-                yield cast(T, item)
-            await future
+            while item := await coming:
+                deadline += gained(item[0]) if gained else 0.0
+                coming = ahead()
+                yield item[0]
+        except BaseException:  # the consumer left or failed, or the job did: what runs ahead is of no use
+            cancel.cancel()
+            raise
         finally:
-            if not future.done():
-                cancel.cancel()
-                future.add_done_callback(lambda f: f.cancelled() or f.exception())
+            coming.add_done_callback(lambda f: f.cancelled() or f.exception())
 
     def stop(self, timeout: float = 5.0) -> None:
         """Refuse what waits, let the running call end, join the thread. Idempotent."""
