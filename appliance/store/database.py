@@ -105,7 +105,13 @@ class StoreDatabase:
             self.path.chmod(0o600)
 
     def _configure(self, settings: StoreSettings) -> None:
-        for pragma in ("journal_mode=WAL", "synchronous=NORMAL", "secure_delete=ON", "foreign_keys=ON"):
+        for pragma in (
+            "journal_mode=WAL",
+            "synchronous=NORMAL",
+            "secure_delete=ON",
+            "foreign_keys=ON",
+            "temp_store=MEMORY",
+        ):
             self._conn.execute(f"PRAGMA {pragma}")
         if settings.limit_bytes:
             page = self._conn.execute("PRAGMA page_size").fetchone()[0]

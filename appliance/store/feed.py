@@ -138,11 +138,19 @@ class StoreFeed:
         self._failing = False
         self._retry: asyncio.Task[None] | None = None
         self._writing = asyncio.Lock()
+        self._busy = False
+        self._stepped = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     def start(self) -> None:
         """Listen and write in a task of its own until `close`."""
         self._running = asyncio.get_running_loop().create_task(self._run())
+
+    async def caught_up(self) -> None:
+        """Return once everything published so far has been written, or is held for want of space."""
+        while len(self._subscription) or self._busy:
+            self._stepped.clear()
+            await self._stepped.wait()
 
     async def close(self) -> None:
         """Write everything published so far, as far as the disk allows, and stop. `lost` is final then."""
@@ -161,10 +169,14 @@ class StoreFeed:
 
     async def _run(self) -> None:
         async for event in self._subscription:
+            self._busy = True
             try:
                 await self._take(event)
             except ApplianceError as error:  # trouble with the store must not end the listening
                 self._tell(error)
+            finally:
+                self._busy = False
+                self._stepped.set()
 
     @property
     def held(self) -> int:
