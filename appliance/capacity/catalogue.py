@@ -134,8 +134,8 @@ def lookup(name: str) -> Geometry:
         if wanted in {_key(key), _key(geometry.name)}:
             return geometry
     near = difflib.get_close_matches(name.lower(), CATALOGUE, n=3, cutoff=0.4)
-    hint = f"Did you mean {' or '.join(near)}?" if near else f"Known names: {', '.join(CATALOGUE)}."
-    raise UsageError(f"There is no model called {name!r} in the catalogue, and no such file.", hint)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"known names: {', '.join(CATALOGUE)}"
+    raise UsageError(f"there is no model called {name!r} in the catalogue, and no such file", hint)
 
 
 def _key(name: str) -> str:

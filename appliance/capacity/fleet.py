@@ -7,6 +7,7 @@ defaults of `FleetAssumptions` are a published worked example (an 8B model in 16
 import math
 from dataclasses import dataclass, fields
 
+from appliance.capacity.text import plain_size
 from appliance.errors import UsageError
 
 GIB = 1 << 30
@@ -101,7 +102,7 @@ def decode_steps_per_s(bandwidth_bytes_s: float, weights_bytes: float, kv_bytes:
 def waiting(utilisation: float) -> float:
     """Mean wait in service times of an M/M/1 queue: ρ / (1 - ρ). Raises UsageError outside 0..1."""
     if not 0 <= utilisation < 1:
-        raise UsageError(f"A utilisation of {utilisation:g} cannot be served.", "Give a share below 1, such as 0.65.")
+        raise UsageError(f"a utilisation of {utilisation:g} cannot be served", "give a share below 1, such as 0.65")
     return utilisation / (1 - utilisation)
 
 
@@ -183,8 +184,8 @@ def _gpus_for_speed(a: FleetAssumptions, in_flight: float, token: float) -> int:
     readable = a.bandwidth_bytes_s / a.tokens_per_s - a.weights_bytes
     if readable <= 0:
         raise UsageError(
-            f"One GPU cannot read these weights {a.tokens_per_s:g} times a second.",
-            "Give a smaller model, a slower answer or more bandwidth.",
+            f"one GPU cannot read these weights {a.tokens_per_s:g} times a second",
+            "give a smaller model, a slower answer or more bandwidth",
         )
     return max(1, ceil(in_flight * a.mean_tokens_held * token / readable))
 
@@ -195,17 +196,51 @@ def _check(a: FleetAssumptions) -> None:
     for field in fields(a):
         value, name = getattr(a, field.name), field.name.replace("_", " ")
         if not math.isfinite(value) or value < 0 or (value == 0 and field.name not in may_be_zero):
-            raise UsageError(f"The assumption {name} cannot be {value:g}.", "Give a positive number.")
+            raise UsageError(f"the assumption {name} cannot be {value:g}", "give a positive number")
         if field.name in shares and value > 1:
-            raise UsageError(
-                f"The assumption {name} is a share, and {value:g} is above 1.", "Give a number from 0 to 1."
-            )
+            raise UsageError(f"the assumption {name} is a share, and {value:g} is above 1", "give a number from 0 to 1")
     waiting(a.utilisation)
     if a.shared_prefix_tokens >= a.tokens_per_request:
         raise UsageError(
-            f"A shared prefix of {a.shared_prefix_tokens} leaves nothing of {a.tokens_per_request} tokens a request.",
-            "Give a shorter prefix or a longer request.",
+            f"a shared prefix of {a.shared_prefix_tokens} leaves nothing of {a.tokens_per_request} tokens a request",
+            "give a shorter prefix or a longer request",
+        )
+    if a.gpu_kv_bytes > a.gpu_bytes:
+        raise UsageError(
+            f"{plain_size(a.gpu_kv_bytes)} for K/V do not fit a GPU of {plain_size(a.gpu_bytes)}",
+            "give less for K/V or a larger GPU",
         )
     for name, busy_s in _pool_seconds(a):
         if busy_s > a.turn_s:
-            raise UsageError(f"The {name} cannot be busy {busy_s:g} s of a {a.turn_s:g} s turn.", "Give a longer turn.")
+            raise UsageError(f"the {name} cannot be busy {busy_s:g} s of a {a.turn_s:g} s turn", "give a longer turn")
+
+
+ASSUMPTION_HELP = {
+    "monthly_users": "People who come at least once a month.",
+    "daily_share": "Share of them on a day.",
+    "sessions_per_user": "Sessions of one person a day.",
+    "peak_hour_share": "Share of the day's sessions that begin in the busiest hour.",
+    "session_s": "Length of a session, seconds.",
+    "turn_s": "Length of one turn and its answer, seconds.",
+    "llm_s": "Seconds of a turn in which the LLM works.",
+    "asr_s": "Seconds of a turn in which an ASR worker works.",
+    "tts_s": "Seconds of a turn in which a TTS worker works.",
+    "layers": "Layers of the model.",
+    "heads_kv": "K/V heads.",
+    "head_length": "Elements of a head.",
+    "kv_element_bytes": "Bytes of one K/V element: 2 for f16, 1.0625 for q8_0.",
+    "tokens_per_request": "Tokens a request holds at most.",
+    "mean_tokens_held": "Tokens a request holds on average while it decodes.",
+    "shared_prefix_tokens": "Tokens of a prefix that all requests share.",
+    "weights_bytes": "Bytes of the model's weights.",
+    "gpu_bytes": "Memory of one GPU, bytes.",
+    "gpu_kv_bytes": "Of it left for K/V, bytes.",
+    "bandwidth_bytes_s": "Memory bandwidth of one GPU, bytes a second.",
+    "tokens_per_s": "Tokens a second that each request needs.",
+    "utilisation": "Planned share of capacity at the expected peak.",
+    "routed_share": "Share of turns answered by a small model.",
+    "routed_size": "The small model's size as a share of the large one's.",
+    "peak_ratio": "Rule of thumb: share of daily users present at once.",
+    "sessions_per_gpu": "Rule of thumb: sessions one GPU holds.",
+    "price_per_hour": "Price of one GPU and hour.",
+}

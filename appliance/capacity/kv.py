@@ -82,12 +82,12 @@ class KvBudget:
 def element_bytes(kv_type: str, elements: int) -> int:
     """Bytes of one row of `elements` in ggml's `kv_type`. Raises UsageError for a type or row that cannot be."""
     if kv_type not in KV_TYPES:
-        raise UsageError(f"There is no K/V type {kv_type!r}.", f"Choose one of {', '.join(KV_TYPES)}.")
+        raise UsageError(f"there is no K/V type {kv_type!r}", f"choose one of {', '.join(KV_TYPES)}")
     size_bytes, block = KV_TYPES[kv_type]
     if elements % block:
         raise UsageError(
-            f"{kv_type} stores blocks of {block}, but a row of this model has {elements} elements.",
-            "Choose f16 for this model.",
+            f"{kv_type} stores blocks of {block}, but a row of this model has {elements} elements",
+            "choose f16 for this model",
         )
     return elements // block * size_bytes
 
@@ -197,16 +197,16 @@ def session_bytes(geometry: Geometry, plan: KvPlan) -> int:
 def _check(geometry: Geometry, plan: KvPlan) -> None:
     for value, name in ((plan.context_tokens, "context"), (plan.sessions, "number of sessions")):
         if value < 1:
-            raise UsageError(f"The {name} must be at least 1, not {value}.", "Give a positive whole number.")
+            raise UsageError(f"the {name} must be at least 1, not {value}", "give a positive whole number")
     if plan.prefix_tokens < 0 or plan.reserved_sequences < 0 or plan.outputs < 0 or plan.ubatch_tokens < 1:
-        raise UsageError("Prefix, outputs and micro-batch cannot be negative.", "Leave them at their defaults.")
+        raise UsageError("prefix, outputs and micro-batch cannot be negative", "leave them at their defaults")
     if plan.v_type in QUANTISED and not plan.flash_attention:
         raise UsageError(
-            f"V in {plan.v_type} needs flash attention; llama.cpp makes no context without it.",
-            "Switch flash attention on, or choose f16 for V.",
+            f"V in {plan.v_type} needs flash attention; llama.cpp makes no context without it",
+            "switch flash attention on, or choose f16 for V",
         )
     if geometry.mla and plan.k_type in QUANTISED and geometry.layers[0].k % 32:
-        raise UsageError(f"This model's keys cannot be stored as {plan.k_type}.", "Choose f16.")
+        raise UsageError(f"this model's keys cannot be stored as {plan.k_type}", "choose f16")
 
 
 def _lines(

@@ -71,13 +71,13 @@ def plan_tts(
     """
     for value, name in ((safe, "safe capacity"), (target, "target"), (headroom, "headroom")):
         if not math.isfinite(value) or value <= 0:
-            raise UsageError(f"The {name} must be above 0, not {value:g}.", "Give a positive number.")
+            raise UsageError(f"the {name} must be above 0, not {value:g}", "give a positive number")
     if headroom < 1:
-        raise UsageError(f"A headroom of {headroom:g} is less than the load itself.", "Give a factor such as 1.4.")
+        raise UsageError(f"a headroom of {headroom:g} is less than the load itself", "give a factor such as 1.4")
     if not 0 < utilisation < 1:
-        raise UsageError(f"A utilisation of {utilisation:g} cannot be planned.", "Give a share between 0 and 1.")
+        raise UsageError(f"a utilisation of {utilisation:g} cannot be planned", "give a share between 0 and 1")
     if not math.isfinite(price_per_hour) or price_per_hour < 0:
-        raise UsageError(f"A price of {price_per_hour:g} an hour makes no sense.", "Give 0 or more.")
+        raise UsageError(f"a price of {price_per_hour:g} an hour makes no sense", "give 0 or more")
     replicas = ceil(target / safe * headroom)
     by_utilisation = ceil(target / safe / utilisation)
     return TtsPlan(replicas, by_utilisation, replicas * price_per_hour, by_utilisation * price_per_hour)

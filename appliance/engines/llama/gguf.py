@@ -54,23 +54,23 @@ def read_geometry(path: Path) -> Geometry:
     meta = _Metadata(path, reader)
     if not reader.tensors:
         raise ModelFileError(
-            f"{path} holds only a vocabulary, no weights.", "Point the config at the model's own GGUF file."
+            f"{path} holds only a vocabulary, no weights", "point the config at the model's own GGUF file"
         )
     if meta.get("attention.causal", True) is False or meta.architecture in {"clip", "t5encoder"}:
         raise ModelFileError(
-            f"{path} is a {meta.architecture} encoder and cannot write text.", "Choose a chat model in GGUF form."
+            f"{path} is a {meta.architecture} encoder and cannot write text", "choose a chat model in GGUF form"
         )
     if meta.architecture in _UNDESCRIBED:
         raise ModelFileError(
-            f"{path} is of the architecture {meta.architecture}, whose memory cannot be predicted.",
-            "Choose a model of another family; `appliance plan tiers` lists some.",
+            f"{path} is of the architecture {meta.architecture}, whose memory cannot be predicted",
+            "choose a model of another family; `appliance plan tiers` lists some",
         )
     return _geometry(meta, _weights_bytes(path, reader, meta))
 
 
 def _open(path: Path) -> Any:
     if not path.is_file():
-        raise ModelFileError(f"There is no model file at {path}.", "`appliance models pull` fetches what a tier needs.")
+        raise ModelFileError(f"there is no model file at {path}", "`appliance models pull` fetches what a tier needs")
     reader_class = _fast_reader()
     try:
         reader = reader_class(path)
@@ -79,16 +79,16 @@ def _open(path: Path) -> Any:
         with path.open("rb") as file:
             magic = file.read(4)
         if magic != b"GGUF":
-            raise ModelFileError(f"{path} is not a GGUF file.", "Fetch the model in GGUF form.") from error
+            raise ModelFileError(f"{path} is not a GGUF file", "fetch the model in GGUF form") from error
         raise ModelFileError(
-            f"{path} is damaged: its metadata cannot be read.", "`appliance models verify` checks it; pull it again."
+            f"{path} is damaged: its metadata cannot be read", "`appliance models verify` checks it; pull it again"
         ) from error
     if reader.byte_order != "I":
-        raise ModelFileError(f"{path} was written for the other byte order.", "Fetch the little-endian file.")
+        raise ModelFileError(f"{path} was written for the other byte order", "fetch the little-endian file")
     end = max((tensor.data_offset + tensor.n_bytes for tensor in reader.tensors), default=0)
     if path.stat().st_size < end:
         raise ModelFileError(
-            f"{path} is truncated: {path.stat().st_size} of {end} bytes are there.", "Pull the model again."
+            f"{path} is truncated: {path.stat().st_size} of {end} bytes are there", "pull the model again"
         )
     return reader
 
@@ -156,7 +156,7 @@ class _Metadata:
         self._fields = reader.fields
         self.architecture = str(self._value("general.architecture") or "")
         if not self.architecture:
-            raise ModelFileError(f"{path} does not name its architecture.", "Fetch the model in GGUF form.")
+            raise ModelFileError(f"{path} does not name its architecture", "fetch the model in GGUF form")
 
     def get(self, key: str, default: Any = None) -> Any:
         value = self._value(f"{self.architecture}.{key}")
@@ -170,7 +170,7 @@ class _Metadata:
         value = self.get(key)
         if not isinstance(value, int) or value <= 0:
             raise ModelFileError(
-                f"{self.path} lacks {self.architecture}.{key}.", "It is no whole language model; fetch another file."
+                f"{self.path} lacks {self.architecture}.{key}", "it is no whole language model; fetch another file"
             )
         return value
 
@@ -181,8 +181,8 @@ class _Metadata:
             return [int(value)] * layers
         if len(value) < layers:
             raise ModelFileError(
-                f"{self.path}: {self.architecture}.{key} has {len(value)} entries for {layers} layers.",
-                "The file is damaged; pull it again.",
+                f"{self.path}: {self.architecture}.{key} has {len(value)} entries for {layers} layers",
+                "the file is damaged; pull it again",
             )
         return [int(entry) for entry in value[:layers]]
 
@@ -335,7 +335,7 @@ def _weights_bytes(path: Path, reader: Any, meta: _Metadata) -> int:
     match = _SHARD.search(path.name)
     if match is None:
         raise ModelFileError(
-            f"{path} is one part of {shards}, but its name does not say which.", "Keep the names the parts came with."
+            f"{path} is one part of {shards}, but its name does not say which", "keep the names the parts came with"
         )
     for number in range(1, shards + 1):
         part = path.with_name(_SHARD.sub(f"-{number:05d}-of-{shards:05d}.gguf", path.name))
