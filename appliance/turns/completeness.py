@@ -1,0 +1,150 @@
+"""What the words so far say about whether the person is done: features that need no training data.
+
+Owns the reading of a draft transcript in five languages, with the word lists of `words.toml`. Text in, numbers
+out. It does not know sound, silence or weights: `turns.combine` says how much each feature counts.
+"""
+
+import functools
+import re
+import tomllib
+from dataclasses import dataclass, fields
+from importlib import resources
+
+LANGUAGES = ("en", "de", "es", "fr", "it")
+
+_WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
+_DIGITS = re.compile(r"\d+$")
+_TRAILING = re.compile(r"(?:\.\.+|…|[,;:–—-])[\s\"'”»]*$")
+_STOP = re.compile(r"[.!。][\s\"'”»)]*$")
+_QUESTION = re.compile(r"\?[\s\"'”»)]*$")
+
+
+@dataclass(frozen=True, slots=True)
+class Lexicon:
+    """One language's words by role; see words.toml. Phrases are written with spaces."""
+
+    open: frozenset[str] = frozenset()
+    leaning: frozenset[str] = frozenset()
+    filler: frozenset[str] = frozenset()
+    begun: frozenset[str] = frozenset()
+    if_: frozenset[str] = frozenset()
+    asks: frozenset[str] = frozenset()
+    answers: frozenset[str] = frozenset()
+    number: frozenset[str] = frozenset()
+    dictates: frozenset[str] = frozenset()
+    agrees: frozenset[str] = frozenset()
+    stops: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TextLook:
+    """The features, each 0..1. Those up to `few` speak against the end, the rest for it."""
+
+    open_end: float = 0.0  # ends in a conjunction, article, auxiliary; a preposition outside a question
+    begun: float = 0.0  # ends in a phrase that announces more, or opened a clause that needs another
+    filler: float = 0.0
+    trailing: float = 0.0  # the transcriber heard it break off: "…", a dash, a comma
+    groups: float = 0.0  # digits, letters or an address being said in groups
+    listing: float = 0.0  # a list without its last "and"
+    few: float = 0.0  # one or two words that are no answer and no command
+    stop_mark: float = 0.0  # a full stop or an exclamation mark
+    question: float = 0.0  # opens like a question, or ends with a question mark
+    answer: float = 0.0  # a whole short answer or bare command
+    reply: float = 0.0  # at most three words after a question was put to the person
+
+    def values(self) -> tuple[float, ...]:
+        return tuple(getattr(self, name) for name in FEATURES)
+
+
+FEATURES = tuple(field.name for field in fields(TextLook))
+
+
+def words_of(text: str) -> list[str]:
+    """Lower-case words; apostrophes straight, punctuation gone."""
+    return [w.replace("’", "'") for w in _WORD.findall(text.lower())]
+
+
+def lexicon(language: str) -> Lexicon:
+    """The word lists of a two-letter code; empty ones where the language is not known."""
+    return _lexicons().get(language, Lexicon())
+
+
+def read(text: str, language: str = "en", *, asked: bool = False, dictating: bool = False) -> TextLook:
+    """The features of `text`. `asked`: the last answer put a question to the person."""
+    lex = lexicon(language)
+    words = words_of(text)
+    if not words:
+        return TextLook()
+    question = bool(_QUESTION.search(text)) or (len(words) >= 3 and words[0] in lex.asks)
+    trailing = bool(_TRAILING.search(text))
+    answer = not trailing and " ".join(words) in lex.answers
+    filler = _ends_in(words, lex.filler) and not answer
+    return TextLook(
+        open_end=float(not answer and _open_end(words, lex, asked_out=bool(_QUESTION.search(text)))),
+        begun=float(not answer and (_ends_in(words, lex.begun) or _half_a_condition(words, text, lex))),
+        filler=float(filler),
+        trailing=float(trailing),
+        groups=_groups(words, lex, dictating),
+        listing=float(_listing(text, lex)),
+        few=float(len(words) <= 2 and not answer),
+        stop_mark=float(bool(_STOP.search(text)) and not trailing),
+        question=float(question),
+        answer=float(answer),
+        reply=float(asked and len(words) <= 3 and not filler and not trailing),
+    )
+
+
+def _open_end(words: list[str], lex: Lexicon, *, asked_out: bool) -> bool:
+    """`asked_out`: the transcriber heard a question's melody, so that a last "for" or "about" may stand."""
+    last = words[-1]
+    return last in lex.open or (last in lex.leaning and not (asked_out and len(words) >= 4))
+
+
+def _ends_in(words: list[str], phrases: frozenset[str]) -> bool:
+    return any(" ".join(words[-size:]) in phrases for size in range(1, min(4, len(words) + 1)))
+
+
+def _half_a_condition(words: list[str], text: str, lex: Lexicon) -> bool:
+    """Opened with "if", "when", …, and neither a comma, a "then" nor a question has come."""
+    if words[0] not in lex.if_ or "?" in text or "," in text.rstrip(" ,"):
+        return False
+    return len(words) <= 8
+
+
+def _groups(words: list[str], lex: Lexicon, dictating: bool) -> float:
+    """How much it looks like something said in groups: a number of several digits, letters, an address."""
+    tail = 0
+    for word in reversed(words):
+        if not (_DIGITS.search(word) or word in lex.number or (len(word) == 1 and not word.isdigit() and tail)):
+            break
+        tail += max(1, len(word)) if word.isdigit() else 1
+    letters = 0
+    for word in reversed(words):
+        if not all(len(part) == 1 for part in word.split("-")):
+            break
+        letters += len(word.split("-"))
+    announced = any(w in lex.dictates for w in words)
+    if letters >= 2:
+        return 1.0
+    if dictating and tail:
+        return 1.0
+    if announced and (tail or words[-1] in lex.dictates):
+        return 1.0 if tail < 10 else 0.5
+    return 1.0 if tail >= 3 and len(words) - tail <= 1 else 0.0
+
+
+def _listing(text: str, lex: Lexicon) -> bool:
+    """Commas between short items, and no conjunction before the last one."""
+    parts = [words_of(part) for part in text.split(",")]
+    if len(parts) < 3 or any(len(p) > 4 for p in parts[1:]) or not parts[-1]:
+        return False
+    return parts[-1][0] not in lex.open
+
+
+@functools.cache
+def _lexicons() -> dict[str, Lexicon]:
+    table = tomllib.loads(resources.files("appliance.turns").joinpath("words.toml").read_text(encoding="utf-8"))
+    return {
+        language: Lexicon(**{("if_" if role == "if" else role): frozenset(words) for role, words in roles.items()})
+        for language, roles in table.items()
+    }

@@ -1,0 +1,89 @@
+"""When is a silence the end of the turn? A wait that shrinks smoothly the surer it is that the person is done.
+
+Owns the curve from P(done) to milliseconds of silence, and how patience, dictation and yes/no questions bend it.
+Numbers in, decision out. It does not know where scores come from, nor what happens when the turn ends.
+
+    wait = middle_ms * exp(-slope * logit P(done)), kept between least_ms and most_ms
+"""
+
+import math
+from dataclasses import dataclass
+
+from appliance.turns.combine import Weights, done_probability, fitted, logit
+from appliance.turns.completeness import TextLook
+
+_PATIENCE = {"quick": 0.7, "normal": 1.0, "patient": 1.6}
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointSettings:
+    """`patience` is quick, normal or patient; the factors multiply the wait."""
+
+    patience: str = "normal"
+    least_ms: float = 160.0
+    middle_ms: float = 550.0  # the wait at P(done) = 0.5
+    most_ms: float = 1600.0
+    slope: float = 0.5
+    look_every_ms: float = 100.0
+    dictation_factor: float = 2.0
+    yes_no_factor: float = 0.6
+
+    def __post_init__(self) -> None:
+        if self.patience not in _PATIENCE:
+            raise ValueError(f"patience is one of {', '.join(_PATIENCE)}, not {self.patience!r}")
+        if not 0 < self.least_ms <= self.middle_ms <= self.most_ms:
+            raise ValueError("0 < least_ms <= middle_ms <= most_ms must hold")
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What is known at `silence_ms` after the last voiced sample. None: not there (yet)."""
+
+    silence_ms: float
+    audio_score: float | None = None
+    text: TextLook | None = None
+    llm_score: float | None = None
+    yes_no: bool = False  # the last answer put a yes/no question to the person
+    dictation: bool = False
+    patience: float = 1.0  # this session's factor, see turns.patience
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`end`: the turn is over now. `wait_ms`: the silence at which it would end, as of this look."""
+
+    done_probability: float
+    wait_ms: float
+    end: bool
+    reason: str  # "score", "silence" (the cap on a silence) or "" while it is not over
+
+
+class Endpoint:
+    """The policy. Without state: everything it knows is in the look."""
+
+    def __init__(self, settings: EndpointSettings, weights: Weights | None = None) -> None:
+        self._settings = settings
+        self._weights = weights or fitted()
+
+    def decide(self, look: Look) -> Decision:
+        probability = done_probability(self._weights, look.audio_score, look.text, look.llm_score)
+        wait, most = self._wait_ms(probability, look)
+        end = look.silence_ms >= wait
+        reason = "" if not end else "silence" if wait >= most else "score"
+        return Decision(probability, wait, end, reason)
+
+    def next_look_ms(self, silence_ms: float) -> float:
+        """The silence at which to score again after a look at `silence_ms`."""
+        return silence_ms + self._settings.look_every_ms
+
+    def _wait_ms(self, probability: float, look: Look) -> tuple[float, float]:
+        """The wait, and the most it could be."""
+        settings = self._settings
+        factor = _PATIENCE[settings.patience] * look.patience
+        if look.dictation:
+            factor *= settings.dictation_factor
+        elif look.yes_no:
+            factor *= settings.yes_no_factor
+        most = settings.most_ms * max(1.0, factor)
+        wait = settings.middle_ms * factor * math.exp(-settings.slope * logit(probability))
+        return min(most, max(settings.least_ms, wait)), most
