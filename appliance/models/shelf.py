@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from appliance.errors import ApplianceError, ModelFileError, UsageError
 from appliance.models.digest import Tick, hash_file, stamped_hash, write_atomically, write_stamp
@@ -54,7 +55,8 @@ class Shelf:
         """
         model = self.manifest.model(model_id)
         if filename is None:
-            return [self._checked(model, file) for file in model.files][0]
+            paths = [self._checked(model, file) for file in model.files]
+            return paths[0]
         file = model.file(filename)
         return self._checked(model, file) if file else self._checked_member(model, filename)
 
@@ -170,6 +172,10 @@ class Shelf:
         if report.state is FileState.TRUNCATED:
             size = f"{report.bytes} of {report.expected_bytes} bytes"
             return ModelFileError(f"{name} is cut short: {size} are there", hint)
+        model = self.manifest.model(report.model_id)
+        file = model.file(report.name)
+        if file is not None and not self.expected(model, file)[0]:
+            return ModelFileError(f"{name} was put there by hand: its hash is locked when it is pulled", hint)
         what = kind_of_content(report.path)
         said = f"is {what}, not what its name says" if what else "is damaged: its SHA-256 is not the manifest's"
         return ModelFileError(f"{name} {said}", hint)
@@ -196,7 +202,7 @@ class Shelf:
             (folder / name).is_file() and (folder / name).stat().st_size == size for name, (size, _) in members.items()
         )
 
-    def _locked(self) -> dict[str, dict[str, object]]:
+    def _locked(self) -> dict[str, dict[str, Any]]:
         try:
             locked = json.loads((self.root / LOCKED_NAME).read_text(encoding="utf-8"))
         except FileNotFoundError:
