@@ -144,6 +144,9 @@ class Model:
             self._ends[token] = known
         return known
 
+    def is_control(self, token: int) -> bool:
+        return bool(self._lib.llama_vocab_is_control(self._vocab, token))
+
     def close(self) -> None:
         if self.pointer:
             self._lib.llama_model_free(self.pointer)
@@ -233,6 +236,7 @@ class Context:
         if not self._memory:
             raise ModelFileError(f"{model.path.name} keeps no memory of what it read", "choose a GGUF of a chat model")
         self.can_shift = bool(lib.llama_memory_can_shift(self._memory)) and not model.recurrent
+        self.shift_pending = False  # moved positions are applied to the keys by the next decode
         self.batch = Batch(lib, int(lib.llama_n_batch(self._pointer)), self.outputs)
 
     def decode(self) -> int:
@@ -240,7 +244,9 @@ class Context:
         if self.batch.size == 0:
             return 0
         self.batch.native.n_tokens = self.batch.size
-        return int(self._lib.llama_decode(self._pointer, self.batch.native))
+        code = int(self._lib.llama_decode(self._pointer, self.batch.native))
+        self.shift_pending = self.shift_pending and code != 0
+        return code
 
     def logits(self) -> Floats:
         """The rows asked for in the last decode, in the order asked: (rows, vocabulary) float32, writable.
@@ -272,6 +278,7 @@ class Context:
         if not self.can_shift:
             raise EngineError("this model's positions cannot be shifted")
         self._lib.llama_memory_seq_add(self._memory, seq, start, end, delta)
+        self.shift_pending = True
 
     def span(self, seq: int) -> tuple[int, int]:
         """The lowest and highest position of `seq`, (-1, -1) when it is empty."""

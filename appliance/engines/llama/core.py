@@ -1,116 +1,61 @@
-"""What happens on the engine's thread: sessions' KV, admission of turns to cells, and the step.
+"""What happens on the engine's thread: commands of the sessions, admission of turns to cells, and the step.
 
-Owns the context and every seat. It knows no event loop: answers go into `outbox`, and whoever drives `step` delivers
+Owns the seats and their jobs. It knows no event loop: answers go into `outbox`, and whoever drives `step` delivers
 them. All methods run on one thread.
 """
 
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from appliance.engines.llama.binding import MAX_SEQUENCES, Context, Floats, Model
-from appliance.engines.llama.cells import Cells
+from appliance.engines.llama.binding import Floats, Model
+from appliance.engines.llama.history import Summaries
+from appliance.engines.llama.memory import Memory
+from appliance.engines.llama.meter import Meter
+from appliance.engines.llama.prompts import Prompts, pairs
 from appliance.engines.llama.sampling import Sampler, probabilities
 from appliance.engines.llama.scheduler import DRAFT, IDLE, URGENT, Limits, plan
-from appliance.engines.llama.seat import Answered, Job, Seat, Turn, TurnFailed, common, finish_waiters
+from appliance.engines.llama.seat import Answered, Job, Seat, TurnFailed, common, finish_waiters
 from appliance.engines.llama.settings import LlamaSettings
 from appliance.engines.llama.stream import LlamaGeneration, TextOut
-from appliance.engines.llama.template import CHATML, chat_format
-from appliance.engines.llama.words import merge, split_end, spoken_end
 from appliance.engines.ports import Message, Piece, Sampling
-from appliance.errors import ApplianceError, EngineError, ModelFileError, NoRoomError, UsageError
-
-PREFIX, SCRATCH, SUMMARY, FIRST = 0, 1, 2, 3  # sequences; sessions start at FIRST
-_END_MARKS = (".", "?", "!", "\n", ".\n", "?\n", "!\n", "\n\n", ".\n\n", "?\n\n", "!\n\n")
+from appliance.errors import ApplianceError, EngineError, NoRoomError
+from appliance.events import LlmStats
 
 Delivery = tuple[LlamaGeneration, Piece | None, str, ApplianceError | None]
 
 
 class Core:
-    """The one context and all who share it."""
+    """The one context and all who share it. `say` takes sentences an installer should read."""
 
-    def __init__(self, path: Path, settings: LlamaSettings) -> None:
+    def __init__(self, path: Path, settings: LlamaSettings, say: Callable[[str], None] = lambda _: None) -> None:
         self.settings = settings
         self.model = Model(path, settings.gpu_layers)
+        self.prompts = Prompts(self.model, settings)
+        self.memory = Memory(self.model, settings, self.prompts.head, say)
+        self.summaries = Summaries(self.memory, self.prompts, settings)
+        self.meter = Meter()
         self.outbox: list[Delivery] = []
         self.seats: dict[str, Seat] = {}
         self._arrivals = 0
-        self._format()
-        self._context()
-        self._read_prefix()
-
-    # -- start ---------------------------------------------------------------------------------------------
-
-    def _format(self) -> None:
-        s, model = self.settings, self.model
-        template = CHATML if s.chat_format == "chatml" else model.chat_template()
-        if s.chat_format not in ("", "chatml"):
-            raise UsageError(f"unknown chat_format {s.chat_format!r}", 'use "" or "chatml"')
-        if not template:
-            raise ModelFileError(
-                f"{model.path.name} has no chat template", 'choose a chat model, or set chat_format = "chatml"'
-            )
-        bos = model.special_text(model.bos)
-        form = chat_format(template, s.system_prompt, bos=bos, eos=model.special_text(model.eos))
-        head = form.head if not model.adds_bos or form.head.startswith(bos) else bos + form.head
-        self.head = model.tokenize(head, special=True)
-        self.middle = model.tokenize(form.middle, special=True)
-        self.between = model.tokenize(form.between, special=True)
-        # A SentencePiece vocabulary puts the space before words by itself.
-        own_space = model.tokenize("a") == model.tokenize(" a")[-1:] or model.piece(model.tokenize("a")[0])[:1] == b" "
-        self._lead = "" if own_space else form.lead
-        marks = [tokens[0] for tokens in map(model.tokenize, _END_MARKS) if len(tokens) == 1]
-        ends = [t for t in (model.eos, *self.between[:1]) if t >= 0 and model.ends(t)]
-        self._turn_ends = sorted(set(marks + ends))
-
-    def _context(self) -> None:
-        s = self.settings
-        prefix = len(self.head)
-        room = self.model.context_train - prefix
-        if room < 128:
-            raise UsageError(
-                f"the system prompt takes {prefix} of the model's {self.model.context_train} tokens",
-                "shorten the system prompt",
-            )
-        sequences = s.sessions + FIRST
-        if s.sessions < 1 or sequences > MAX_SEQUENCES:
-            raise UsageError(f"{s.sessions} sessions cannot share one context", f"use 1 to {MAX_SEQUENCES - FIRST}")
-        if s.batch_tokens <= 2 * sequences:
-            raise UsageError(f"batches of {s.batch_tokens} tokens are too small for {s.sessions} sessions")
-        share = min(s.share_tokens, room)
-        total = s.context_tokens or prefix + s.sessions * share
-        if total < prefix + min(share, 128):
-            raise UsageError(f"{total} cells hold no session beside the system prompt's {prefix}")
-        self.ctx = Context(self.model, s, cells=total, sequences=sequences)
-        self.cells = Cells(self.ctx.cells, prefix, min(share, self.ctx.cells - prefix))
-        self._free_seqs = list(range(FIRST, sequences))
-
-    def _read_prefix(self) -> None:
-        started = time.perf_counter()
-        for start in range(0, len(self.head), self.ctx.batch.room):
-            self.ctx.batch.clear()
-            self.ctx.batch.add(PREFIX, start, self.head[start : start + self.ctx.batch.room])
-            code = self.ctx.decode()
-            if code:
-                raise EngineError(f"llama.cpp could not read the system prompt (code {code})")
-        took = time.perf_counter() - started
-        self.prompt_tokens_per_s = max(1.0, len(self.head) / max(took, 1e-6))
 
     # -- commands ------------------------------------------------------------------------------------------
 
     def open(self, name: str, history: Sequence[Message]) -> None:
         if name in self.seats:
-            raise EngineError(f"session {name} is open already")
+            raise EngineError(f"session {name} is open already", "close it first")
         if len(self.seats) >= self.settings.max_open:
             raise NoRoomError(f"all {self.settings.max_open} places for sessions are taken", "try again later")
         seat = Seat(name, idle_since=time.monotonic())
-        self.seats[name] = seat
         if not self._place(seat):
-            del self.seats[name]
             raise NoRoomError("every session is in the middle of a turn", "try again when one has ended")
-        for words, reply in _pairs(history):
-            self._append(seat, words, reply, None)
+        self.seats[name] = seat
+        for words, reply in pairs(history):
+            if reply:
+                seat.turns.append(self.prompts.turn(seat, words, reply))
+                seat.open_words = ""
+            else:
+                seat.open_words = words
         self._shrink(seat, 0)
         self._warm(seat)
 
@@ -119,8 +64,7 @@ class Core:
         if seat.job is not None and seat.job.generation is not None:
             answer(None)
             return
-        job = self._compose(seat, words, "", answering=False)
-        job.urgency = DRAFT
+        job = self._job(seat, words, "", DRAFT, answering=False)
         job.waiters.append(answer)
         self._begin(seat, job)
 
@@ -128,111 +72,49 @@ class Core:
         self, name: str, words: str, sampling: Sampling, urgent: bool, note: str, generation: LlamaGeneration
     ) -> None:
         seat = self._seat(name)
-        job = self._compose(seat, words, note, answering=True)
-        job.urgency = URGENT if urgent else DRAFT
-        job.sampling, job.generation = sampling, generation
-        job.out = TextOut(sampling.stop)
-        try:
-            job.sampler = Sampler(self.model, sampling)
-        except ApplianceError as error:
-            self.outbox.append((generation, None, "cancelled", error))
-            return
+        job = self._job(seat, words, note, URGENT if urgent else DRAFT, answering=True)
+        job.sampling, job.generation, job.out = sampling, generation, TextOut(sampling.stop)
+        job.sampler = Sampler(self.model, sampling)
         self._begin(seat, job)
 
     def settle(self, name: str, heard: str | None, reply: str | None) -> None:
         seat = self._seat(name)
-        if seat.job is not None:
-            self._end(seat, "cancelled")
+        self._end(seat, "cancelled")
         air, seat.air, seat.draft = seat.air, None, ""
         if heard is not None and heard.strip():
             if reply and reply.strip():
-                self._append(seat, heard, reply, air)
+                seat.turns.append(self.prompts.turn(seat, heard, reply, air))
                 seat.open_words = ""
+                if air is not None and air.note_end > air.words_end:
+                    self.memory.cut(seat, air.words_end, air.note_end)
             else:
                 seat.open_words = f"{seat.open_words} {heard.strip()}".strip()
         self._warm(seat)
 
     def close_session(self, name: str) -> None:
         seat = self.seats.pop(name, None)
-        if seat is None:
-            return
-        if seat.job is not None:
+        if seat is not None:
+            self.summaries.release(seat, closing=True)
             self._end(seat, "cancelled")
-        self._unplace(seat)
-        self.cells.forget(name)
+            self.memory.forget(seat)
 
-    # -- turns and tokens ----------------------------------------------------------------------------------
+    # -- jobs ----------------------------------------------------------------------------------------------
 
     def _seat(self, name: str) -> Seat:
         seat = self.seats.get(name)
         if seat is None:
-            raise EngineError(f"session {name} is not open")
+            raise EngineError(f"session {name} is not open", "open it first")
         return seat
-
-    def _compose(self, seat: Seat, words: str, note: str, *, answering: bool) -> Job:
-        text = merge(seat.draft, words)
-        tokens, stem = self._word_tokens(f"{seat.open_words} {text}".strip())
-        base = seat.base()
-        job = Job(base + tokens, IDLE, self._arrival(), words=text)
-        job.probe = len(base) + stem if stem else 0
-        job.words_end = job.note_end = len(job.want)
-        if not answering:
-            job.want = job.want[: job.probe] if job.probe else job.want
-            return job
-        if note.strip():
-            job.want += self.model.tokenize(f"\n{note.strip()}")
-            job.note_end = len(job.want)
-        job.want += self.middle
-        return job
-
-    def _word_tokens(self, text: str) -> tuple[list[int], int]:
-        """Tokens of a person's words, and how many of them reach to the end of the last word."""
-        stem, tail = split_end(text)
-        if not text:
-            return [], 0
-        stem_tokens = self.model.tokenize(self._lead + stem)
-        if not tail:
-            return stem_tokens, len(stem_tokens)
-        whole = self.model.tokenize(self._lead + stem + tail)
-        if whole[: len(stem_tokens)] != stem_tokens:
-            whole = stem_tokens + self.model.tokenize(tail)
-        return whole, len(stem_tokens)
-
-    def _append(self, seat: Seat, heard: str, reply: str, air: Job | None) -> None:
-        """Settle one exchange, keeping the tokens that lie in the KV where they say the same."""
-        base = len(seat.base())
-        words, text = heard.strip(), reply.strip()
-        if air is not None and _letters(air.words) == _letters(words):
-            tokens = air.want[base : air.words_end]
-        else:
-            tokens, _ = self._word_tokens(f"{seat.open_words} {words}".strip())
-        if air is not None and air.note_end > air.words_end:
-            self._cut(seat, air.words_end, air.note_end)
-        tokens = tokens + self.middle + self._reply_tokens(text, air) + self.between
-        seat.turns.append(Turn(f"{seat.open_words} {words}".strip(), text, tokens))
-
-    def _reply_tokens(self, spoken: str, air: Job | None) -> list[int]:
-        if air is None or not air.drawn:
-            return self.model.tokenize(spoken)
-        pieces = [self.model.piece(token) for token in air.drawn]
-        generated = b"".join(pieces).decode("utf-8", "replace")
-        end = spoken_end(generated, spoken)
-        if end is None:
-            return self.model.tokenize(spoken)
-        limit, size, kept = len(generated[:end].encode()), 0, 0
-        while kept < len(pieces) and size + len(pieces[kept]) <= limit:
-            size += len(pieces[kept])
-            kept += 1
-        rest = generated[:end].encode()[size:].decode("utf-8", "replace")
-        tail, own = split_end(spoken)[1], split_end(generated[:end])[1]
-        rest += tail.removeprefix(own) if tail.startswith(own) else ""
-        return air.drawn[:kept] + (self.model.tokenize(rest) if rest else [])
 
     def _arrival(self) -> int:
         self._arrivals += 1
         return self._arrivals
 
-    # -- jobs ----------------------------------------------------------------------------------------------
+    def _job(self, seat: Seat, words: str, note: str, urgency: int, *, answering: bool) -> Job:
+        p = self.prompts.compose(seat, words, note, answering=answering)
+        job = Job(p.tokens, urgency, self._arrival(), p.probe)
+        job.words, job.words_end, job.note_end = p.words, p.words_end, p.note_end
+        return job
 
     def _begin(self, seat: Seat, job: Job) -> None:
         old = seat.job
@@ -241,15 +123,13 @@ class Core:
                 job.waiters += old.waiters
                 old.waiters = []
             self._end(seat, "cancelled")
-        seat.air = None
-        seat.draft = job.words
-        seat.job = job
+        seat.air, seat.draft, seat.job = None, job.words, job
 
     def _warm(self, seat: Seat) -> None:
         """Let idle time bring the KV to the settled turns, so that the next words are all that is new."""
-        want = seat.base() + self._word_tokens(seat.open_words)[0]
-        if seat.seq >= 0:
-            self._trim(seat, common(seat.kv, want))
+        self.summaries.apply()
+        want = seat.base() + self.prompts.word_tokens(seat.open_words)[0]
+        self.memory.trim(seat, common(seat.kv, want))
         seat.job = Job(want, IDLE, self._arrival()) if len(want) > len(seat.kv) else None
         seat.idle_since = time.monotonic()
 
@@ -265,224 +145,214 @@ class Core:
             self.outbox.append((job.generation, None, finish, error))
             seat.air = job
         job.writing = False
-        self.cells.release(seat.name)
+        self.memory.cells.release(seat.name)
         seat.idle_since = time.monotonic()
+        if job.done is not None and finish in ("stop", "length"):
+            job.done()
+
+    # -- admission -----------------------------------------------------------------------------------------
 
     def _admit(self, seat: Seat, job: Job) -> bool:
-        """Give the job a sequence and its worst case in cells. False: not now."""
-        longest = job.sampling.max_tokens + len(self.between) if job.sampling else 0
-        if len(job.want) + longest > self.cells.share:
-            if job.urgency == IDLE and job.generation is None:
-                return self._drop_idle(seat)
-            if not self._refit(seat, job, longest):
-                raise TurnFailed(
-                    NoRoomError(
-                        f"a prompt of {len(job.want)} and an answer of {longest} tokens exceed the share of "
-                        f"{self.cells.share}",
-                        "shorten the answer (max_tokens) or give sessions a larger share",
-                    )
+        """Give the job a sequence and its worst case in cells. False: not now. Raises TurnFailed: never."""
+        cells, patient = self.memory.cells, job.urgency == IDLE
+        longest = job.sampling.max_tokens + len(self.prompts.between) if job.sampling else 0
+        if len(job.want) - seat.borrowed + longest > cells.share and not patient:
+            self._refit(seat, job, longest)
+        need = len(job.want) - seat.borrowed + longest
+        if need > cells.share:
+            if patient:
+                self._give_up(seat)
+                return False
+            raise TurnFailed(
+                NoRoomError(
+                    f"a prompt of {len(job.want)} and an answer of {longest} tokens exceed the share of {cells.share}",
+                    "shorten the answer (max_tokens) or give sessions a larger share",
                 )
-        if seat.seq < 0 and not self._place(seat):
+            )
+        if seat.seq < 0 and (patient or not self._place(seat)):
             return False
         keep = common(seat.kv, job.want)
-        self._trim(seat, min(keep, len(job.want) - 1) if job.generation else keep)
-        while not self.cells.reserve(seat.name, len(job.want) + longest):
-            if job.urgency == IDLE or not self._evict(seat):
+        self.memory.trim(seat, min(keep, len(job.want) - 1) if job.sampling else keep)
+        while not cells.reserve(seat.name, need):
+            if patient:
+                self._give_up(seat)
+                return False
+            if not self._evict(seat) and not self.summaries.abandon():
                 if not any(other.job and other.job.admitted for other in self.seats.values()):
-                    raise TurnFailed(NoRoomError("no cells are left for this turn", "use fewer sessions at a time"))
+                    raise TurnFailed(NoRoomError("no cells are left for this turn", "let fewer people speak at a time"))
                 return False
         job.admitted = True
-        self._known_opinion(seat, job)
-        return True
-
-    def _drop_idle(self, seat: Seat) -> bool:
-        seat.job = None
-        return False
-
-    def _refit(self, seat: Seat, job: Job, longest: int) -> bool:
-        """Drop oldest turns until the job fits; its token places move with them."""
-        dropped = self._shrink(seat, len(job.want) - len(seat.base()) + longest)
-        job.want = job.want[dropped:]
-        job.probe = max(0, job.probe - dropped)
-        job.words_end -= dropped
-        job.note_end -= dropped
-        return len(job.want) + longest <= self.cells.share
-
-    def _shrink(self, seat: Seat, more: int) -> int:
-        """Drop the oldest whole turns until `more` tokens fit behind the rest; returns the tokens dropped."""
-        if len(seat.base()) + more <= self.cells.share:
-            return 0
-        # A little more than needed goes, so that not every turn has to drop one.
-        goal = self.cells.share - more - self.cells.share // 8
-        count = size = 0
-        total = len(seat.base())
-        while count < len(seat.turns) and total - size > goal:
-            size += len(seat.turns[count].tokens)
-            count += 1
-        known = common(seat.kv, seat.base())
-        if seat.seq >= 0 and known >= size:
-            self._cut(seat, 0, size)
-        del seat.turns[:count]
-        return size
-
-    def _known_opinion(self, seat: Seat, job: Job) -> None:
         if job.probe and len(seat.kv) >= job.probe:
             value = seat.opinion[1] if seat.opinion and seat.opinion[0] == job.probe else None
             if job.generation is not None:
                 job.generation.turn_end = value
             finish_waiters(job, value)
-
-    # -- KV ------------------------------------------------------------------------------------------------
-
-    def _place(self, seat: Seat) -> bool:
-        if not self._free_seqs and not self._evict(seat):
-            return False
-        seat.seq = self._free_seqs.pop()
-        self._reset(seat)
         return True
 
-    def _unplace(self, seat: Seat) -> None:
-        if seat.seq < 0:
-            return
-        self.ctx.remove(seat.seq)
-        self._free_seqs.append(seat.seq)
-        seat.seq, seat.kv, seat.opinion = -1, [], None
-        self.cells.use(seat.name, 0)
+    def _give_up(self, seat: Seat) -> None:
+        """Idle work that finds no room is dropped: it can be done when it is needed."""
+        if seat is self.summaries.seat:
+            self.summaries.abandon()
+        else:
+            self._end(seat, "")
+
+    def _refit(self, seat: Seat, job: Job, longest: int) -> None:
+        """Drop oldest turns until the job fits; its places move with them."""
+        dropped = self._shrink(seat, len(job.want) - len(seat.base()) + longest)
+        job.want = job.want[dropped:]
+        job.probe = max(0, job.probe - dropped)
+        job.words_end -= dropped
+        job.note_end -= dropped
+
+    def _shrink(self, seat: Seat, more: int) -> int:
+        """Drop the oldest whole turns until `more` tokens fit behind the rest; returns the tokens dropped."""
+        share, total = self.memory.cells.share, len(seat.base())
+        if total + more <= share:
+            return 0
+        # A little more than needed goes, so that not every turn has to drop one.
+        goal = share - more - share // 8
+        count = size = 0
+        while count < len(seat.turns) and total - size > goal:
+            size += len(seat.turns[count].tokens)
+            count += 1
+        self.summaries.release(seat)
+        if common(seat.kv, seat.base()) >= size:
+            self.memory.cut(seat, 0, size)
+        del seat.turns[:count]
+        return size
+
+    def _place(self, seat: Seat) -> bool:
+        return self.memory.place(seat) or (self._evict(seat) and self.memory.place(seat))
 
     def _evict(self, needy: Seat) -> bool:
-        """Move the longest idle session out of the cells."""
+        """Park the longest idle session; one whose answer is being spoken only when there is no other."""
         idle = [s for s in self.seats.values() if s is not needy and s.seq >= 0 and not s.busy]
         if not idle:
             return False
-        victim = min(idle, key=lambda s: s.idle_since)
-        victim.job = None
-        self._unplace(victim)
+        self._park(min(idle, key=lambda s: (s.air is not None, s.idle_since)))
         return True
 
-    def _reset(self, seat: Seat) -> None:
-        """Back to the shared head alone."""
-        self.ctx.remove(seat.seq)
-        self.ctx.share(PREFIX, seat.seq)
-        seat.kv, seat.opinion = [], None
-        self.cells.use(seat.name, 0)
-
-    def _trim(self, seat: Seat, keep: int) -> None:
-        """Keep the first `keep` private tokens; where the model cannot cut there safely, none."""
-        if keep >= len(seat.kv):
-            return
-        at = len(self.head) + keep
-        if not self.ctx.remove(seat.seq, at):
-            self._reset(seat)
-            return
-        if self.model.window and self.ctx.span(seat.seq)[0] > max(0, at - self.model.window):
-            self._reset(seat)  # part of the window before the cut has been recycled
-            return
-        del seat.kv[keep:]
-        if seat.opinion is not None and seat.opinion[0] > keep:
-            seat.opinion = None
-        self.cells.use(seat.name, keep)
-
-    def _cut(self, seat: Seat, start: int, end: int) -> None:
-        """Take private tokens [start, end) out; what follows moves up where the model can shift positions."""
-        end = min(end, len(seat.kv))
-        if seat.seq < 0 or start >= end:
-            return
-        if end == len(seat.kv) or not self.ctx.can_shift:
-            self._trim(seat, start)
-            return
-        head = len(self.head)
-        self.ctx.remove(seat.seq, head + start, head + end)
-        self.ctx.shift(seat.seq, head + end, -1, start - end)
-        del seat.kv[start:end]
-        if seat.opinion is not None:
-            length, value = seat.opinion
-            seat.opinion = (length + start - end, value) if length >= end else None
-        self.cells.use(seat.name, len(seat.kv))
+    def _park(self, seat: Seat) -> None:
+        self.summaries.release(seat)
+        seat.job = None
+        self.memory.unplace(seat, keep=True)
 
     # -- the step ------------------------------------------------------------------------------------------
 
     def step(self) -> bool:
         """Evaluate one batch. False when nothing could be done."""
+        started = time.perf_counter()
         self._reap()
-        seats = [seat for seat in self.seats.values() if seat.job is not None]
-        for seat in seats:
-            job = seat.job
-            if job is not None and not job.admitted:
-                try:
-                    self._admit(seat, job)
-                except TurnFailed as failed:
-                    self._end(seat, "cancelled", failed.error)
-        lanes = []
-        for key, seat in enumerate(seats):
-            if seat.job is None or not seat.job.admitted or seat.job.stalled_at is not None:
-                continue
-            if not seat.job.writing and len(seat.job.want) <= len(seat.kv):
-                self._end(seat, "")
-                continue
-            lane = seat.lane(key, self.settings.first_clause_tokens)
-            if lane is not None:
-                lanes.append(lane)
+        work = self._work()
+        lanes = [lane for key, seat in enumerate(work) if (lane := seat.lane(key, self.settings.first_clause_tokens))]
         shares = plan(lanes, self._limits())
         if not shares:
-            return False
-        self._evaluate(seats, [(seats[share.key], share.tokens) for share in shares])
+            return self._idle()
+        for seat in work:
+            seat.skipped += 1
+        tokens = self._evaluate([(work[share.key], share.tokens) for share in shares])
+        self.meter.step(time.perf_counter() - started, tokens)
         return True
 
+    def _work(self) -> list[Seat]:
+        """The seats with a job that may run now."""
+        ready = []
+        for seat in (*self.seats.values(), self.summaries.seat):
+            job = seat.job
+            if job is None or job.stalled_at is not None:
+                continue
+            if not job.admitted:
+                try:
+                    if not self._admit(seat, job):
+                        continue
+                except TurnFailed as failed:
+                    self._end(seat, "cancelled", failed.error)
+                    continue
+            if not job.writing and len(job.want) <= len(seat.kv):
+                self._end(seat, "")
+                continue
+            ready.append(seat)
+        return ready
+
+    def _idle(self) -> bool:
+        """Nothing to evaluate: put summaries in place, think of new ones, park who has been idle for long."""
+        if self.summaries.apply():
+            for seat in self.seats.values():
+                if seat.job is None and seat.air is None and not seat.draft and seat.seq >= 0:
+                    self._warm(seat)
+            return True
+        self.summaries.consider(list(self.seats.values()), self._arrival())
+        if self.settings.park_after_s > 0:
+            limit = time.monotonic() - self.settings.park_after_s
+            for seat in self.seats.values():
+                if seat.job is None and seat.air is None and seat.seq >= 0 and seat.idle_since < limit:
+                    self._park(seat)
+        return self.summaries.seat.job is not None
+
+    def next_wake_s(self) -> float | None:
+        """Seconds until something is due although nobody calls; None when nothing is."""
+        now, s = time.monotonic(), self.settings
+        due = [seat.job.stalled_at + s.stall_s for seat in self.seats.values() if seat.job and seat.job.stalled_at]
+        if s.park_after_s > 0:
+            due += [t.idle_since + s.park_after_s for t in self.seats.values() if t.seq >= 0 and t.job is None]
+        return max(0.01, min(due) - now) if due else None
+
     def _limits(self) -> Limits:
-        s = self.settings
-        quick = max(16, int(self.prompt_tokens_per_s * s.step_target_ms / 1000))
+        s, batch = self.settings, self.memory.ctx.batch
+        quick = max(16, int(self.memory.speeds.prompt_tokens_per_s * s.step_target_ms / 1000))
         return Limits(
-            batch=self.ctx.batch.room,
-            rows=self.ctx.outputs,
-            idle=min(s.prompt_idle_tokens, max(quick, 2 * quick)),
+            batch=batch.room,
+            rows=batch.outputs_max,
+            quiet=min(s.prompt_quiet_tokens, 2 * quick),
             busy=min(s.prompt_busy_tokens, quick),
+            background=min(s.prompt_busy_tokens, quick),
             later_every=s.later_every,
         )
 
-    def _evaluate(self, seats: list[Seat], work: list[tuple[Seat, int]]) -> None:
-        batch = self.ctx.batch
+    def _evaluate(self, work: list[tuple[Seat, int]]) -> int:
+        """Build the batch, decode it, take in the results. Returns the tokens evaluated."""
+        batch, head = self.memory.ctx.batch, len(self.prompts.head)
         batch.clear()
         rows: list[tuple[Seat, int, int]] = []  # seat, row of the probe, row to draw from (-1: none)
-        added: list[tuple[Seat, list[int]]] = []
         for seat, count in work:
-            job = seat.job
+            job, held = seat.job, len(seat.kv)
             assert job is not None
-            tokens = [job.next] if job.writing else job.want[len(seat.kv) : len(seat.kv) + count]
-            first = batch.add(seat.seq, len(self.head) + len(seat.kv), tokens)
-            end = len(seat.kv) + len(tokens)
+            tokens = [job.next] if job.writing else job.want[held : held + count]
+            first, end = batch.add(seat.seq, head + held, tokens), held + len(tokens)
             probe = draw = -1
-            if not job.writing and len(seat.kv) < job.probe <= end:
-                probe = batch.want(first + job.probe - len(seat.kv) - 1)
-            if job.generation is not None and (job.writing or end == len(job.want)):
+            if not job.writing and held < job.probe <= end:
+                probe = batch.want(first + job.probe - held - 1)
+            if job.sampling is not None and (job.writing or end == len(job.want)):
                 draw = probe if probe >= 0 and job.probe == end else batch.want(batch.size - 1)
             rows.append((seat, probe, draw))
-            added.append((seat, tokens))
-        code = self.ctx.decode()
+        started = time.perf_counter()
+        code = self.memory.ctx.decode()
+        logits = self.memory.ctx.logits() if code == 0 and batch.outputs else None
+        self.meter.native(time.perf_counter() - started)
         if code != 0:
-            self._failed(code, work)
-            return
-        moved = set()
-        for seat, tokens in added:
-            seat.kv.extend(tokens)
+            self._failed(code, [seat for seat, _ in work])
+            return 0
+        for seat, count in work:
+            job, held = seat.job, len(seat.kv)
+            assert job is not None
+            if job.writing:
+                seat.kv.append(job.next)
+            else:
+                seat.kv.extend(job.want[held : held + count])
+                job.evaluated += count
             seat.skipped = 0
-            moved.add(seat.name)
-            self.cells.use(seat.name, len(seat.kv))
-            if seat.job is not None and not seat.job.writing:
-                seat.job.evaluated += len(tokens)
-        for seat in seats:
-            if seat.name not in moved:
-                seat.skipped += 1
-        self._read_rows(rows)
+            self.memory.use(seat)
+        self._take_in(rows, logits)
+        return batch.size
 
-    def _read_rows(self, rows: list[tuple[Seat, int, int]]) -> None:
-        logits = self.ctx.logits() if self.ctx.batch.outputs else None
+    def _take_in(self, rows: list[tuple[Seat, int, int]], logits: Floats | None) -> None:
         now = time.monotonic()
         for seat, probe, draw in rows:
             job = seat.job
             if job is None:
                 continue
             if probe >= 0 and logits is not None:
-                value = probabilities(logits[probe], self._turn_ends)
+                value = probabilities(logits[probe], self.prompts.turn_ends)
                 seat.opinion = (job.probe, value)
                 if job.generation is not None:
                     job.generation.turn_end = value
@@ -496,31 +366,34 @@ class Core:
                 self._end(seat, "")
 
     def _draw(self, seat: Seat, job: Job, row: Floats, now: float) -> None:
-        assert job.sampler is not None
+        """One token of an answer."""
         assert job.sampling is not None
-        assert job.out is not None
-        assert job.generation is not None
-        generation = job.generation
         if not job.writing:
-            generation.prompt_tokens = job.evaluated
             job.writing = True
+            job.out = job.out or TextOut(job.sampling.stop)
+            job.sampler = job.sampler or Sampler(self.model, job.sampling)
+            if job.generation is not None:
+                job.generation.prompt_tokens = job.evaluated
+        assert job.sampler is not None
+        assert job.out is not None
         token = job.sampler.draw(row)
-        if self.model.ends(token):
-            text = job.out.add(b"", last=True)
-            if text:
-                self.outbox.append((generation, Piece(text, 0, now), "", None))
+        if self.model.ends(token) or token in self.prompts.stops:
+            self._emit(job, job.out.add(b"", last=True), 0, now)
             self._end(seat, "stop")
             return
         job.drawn.append(token)
         job.next = token
         full = len(job.drawn) >= job.sampling.max_tokens
-        text = job.out.add(self.model.piece(token), last=full)
-        job.pieces += 1
-        self.outbox.append((generation, Piece(text, 1, now), "", None))
-        if job.out.stopped:
-            self._end(seat, "stop")
-        elif full:
-            self._end(seat, "length")
+        self._emit(job, job.out.add(self.model.piece(token), last=full), 1, now)
+        if job.out.stopped or full:
+            self._end(seat, "stop" if job.out.stopped else "length")
+
+    def _emit(self, job: Job, text: str, tokens: int, now: float) -> None:
+        if job.sink is not None:
+            job.sink(text)
+        elif job.generation is not None and (text or tokens):
+            job.pieces += 1
+            self.outbox.append((job.generation, Piece(text, tokens, now), "", None))
 
     def _reap(self) -> None:
         """Cancelled answers end here, at the step boundary; unread ones pause, and end when nobody comes."""
@@ -533,70 +406,70 @@ class Core:
                 self._end(seat, "cancelled")
             elif job.pieces - job.generation.read >= self.settings.unread_pieces:
                 job.stalled_at = job.stalled_at or now
-                if now - job.stalled_at >= self.settings.stall_s:
+                job.generation.paused = True
+                if job.pieces - job.generation.read < self.settings.unread_pieces:
+                    job.stalled_at = None  # it was read in between, before it could know that it must wake us
+                elif now - job.stalled_at >= self.settings.stall_s:
                     self._end(seat, "cancelled")
             else:
-                job.stalled_at = None
+                job.stalled_at, job.generation.paused = None, False
 
-    def _failed(self, code: int, work: list[tuple[Seat, int]]) -> None:
-        if code == 1 and self._make_room(work):
+    # -- faults --------------------------------------------------------------------------------------------
+
+    def _failed(self, code: int, seats: list[Seat]) -> None:
+        if code == 1 and self._make_room(seats):
             return
         error = EngineError(f"llama.cpp failed to evaluate a step (code {code})", "see `appliance doctor`")
-        for seat, _ in work:
-            self._reread(seat)
-            self._end(seat, "cancelled", error)
+        for seat in seats:
+            self.memory.reread(seat)
+            if seat is self.summaries.seat:
+                self.summaries.abandon()
+            else:
+                self._end(seat, "cancelled", error)
 
-    def _make_room(self, work: list[tuple[Seat, int]]) -> bool:
-        """No slot was found although the ledger had room: park somebody idle, or let prompts wait."""
-        if self._evict(work[0][0]):
+    def _make_room(self, seats: list[Seat]) -> bool:
+        """No slot was found although the ledger had room: idle work, then idle sessions, then prompts give way."""
+        if self.summaries.abandon() or self._evict(seats[0]):
             return True
-        prompts = [seat for seat, _ in work if seat.job is not None and not seat.job.writing]
-        if not prompts or len(prompts) == len(work):
+        prompts = [seat for seat in seats if seat.job is not None and not seat.job.writing]
+        if not prompts or len(prompts) == len(seats):
             return False
         for seat in prompts:
             if seat.job is not None:
-                seat.job = replace(seat.job, admitted=False)
-                self.cells.release(seat.name)
+                seat.job.admitted = False
+                self.memory.cells.release(seat.name)
         return True
-
-    def _reread(self, seat: Seat) -> None:
-        """After a failed step: believe what the context says it holds."""
-        _, top = self.ctx.span(seat.seq)
-        del seat.kv[max(0, top + 1 - len(self.head)) :]
-        if not self.ctx.remove(seat.seq, len(self.head) + len(seat.kv)):
-            self._reset(seat)
-        seat.opinion = None
-        self.cells.use(seat.name, len(seat.kv))
 
     def fail_all(self, error: ApplianceError) -> None:
         """End every job with `error` and start each session's KV afresh."""
+        self.summaries.abandon()
         for seat in self.seats.values():
             self._end(seat, "cancelled", error)
             if seat.seq >= 0:
-                self._reset(seat)
+                self.memory.reset(seat)
+
+    # -- views ---------------------------------------------------------------------------------------------
+
+    def stats(self) -> LlmStats:
+        """A snapshot as of the last step."""
+        jobs = [seat.job for seat in self.seats.values() if seat.job is not None and seat.busy]
+        cells = self.memory.cells
+        return LlmStats(
+            at=time.monotonic(),
+            live=sum(job.admitted for job in jobs),
+            waiting=sum(not job.admitted for job in jobs),
+            cells_total=cells.total,
+            cells_prefix=cells.prefix,
+            cells_used=cells.used,
+            cells_reserved=cells.reserved,
+            cells_parked=self.memory.shelf.cells,
+            step_ms=self.meter.step_ms,
+            tokens_per_s=self.meter.tokens_per_s(),
+        )
 
     def close(self) -> None:
-        for seat in list(self.seats.values()):
-            self.close_session(seat.name)
-        self.ctx.close()
+        self.summaries.abandon()
+        for name in list(self.seats):
+            self.close_session(name)
+        self.memory.close()
         self.model.close()
-
-
-def _letters(text: str) -> str:
-    return "".join(c for c in text.casefold() if c.isalnum())
-
-
-def _pairs(history: Sequence[Message]) -> list[tuple[str, str]]:
-    """Messages as (words, reply), whatever their order: equal roles in a row are joined."""
-    pairs: list[tuple[str, str]] = []
-    for message in history:
-        words, reply = pairs[-1] if pairs else ("", "")
-        if message.role == "assistant":
-            if not pairs:
-                pairs.append(("", ""))
-            pairs[-1] = (words, f"{reply} {message.text}".strip())
-        elif pairs and not reply:
-            pairs[-1] = (f"{words} {message.text}".strip(), "")
-        else:
-            pairs.append((message.text.strip(), ""))
-    return pairs

@@ -6,6 +6,7 @@ Owns the thread, its bounded command queue and the way back to the event loop. W
 import asyncio
 import logging
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -18,6 +19,7 @@ from appliance.engines.llama.settings import LlamaSettings
 from appliance.engines.llama.stream import LlamaGeneration
 from appliance.engines.ports import ChatSession, Generation, Message, Sampling
 from appliance.errors import ApplianceError, EngineError
+from appliance.events import LlmStats
 
 T = TypeVar("T")
 _COMMANDS = 512
@@ -25,11 +27,24 @@ _log = logging.getLogger(__name__)
 
 
 class Llama:
-    """`ports.LanguageModel` on one llama.cpp context. `await start()` first; `await close()` at the end."""
+    """`ports.LanguageModel` on one llama.cpp context. `await start()` first; `await close()` at the end.
 
-    def __init__(self, model: Path, settings: LlamaSettings | None = None) -> None:
+    `on_stats` and `on_notice` are called on the loop that called `start`: a snapshot a few times a second while there
+    is work, and sentences that an installer should read.
+    """
+
+    def __init__(
+        self,
+        model: Path,
+        settings: LlamaSettings | None = None,
+        *,
+        on_stats: Callable[[LlmStats], None] | None = None,
+        on_notice: Callable[[str], None] | None = None,
+    ) -> None:
         self.model = model
         self.settings = settings or LlamaSettings()
+        self._on_stats, self._on_notice = on_stats, on_notice
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._commands: deque[Callable[[Core], None]] = deque()
         self._wake = threading.Condition()
         self._poked = False
@@ -40,6 +55,7 @@ class Llama:
     async def start(self) -> None:
         """Load the model and read the system prompt. Raises ModelFileError, EngineError or UsageError."""
         if self._thread is None:
+            self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._run, name="llm", daemon=True)
             self._thread.start()
         await asyncio.wrap_future(self._ready)
@@ -57,6 +73,10 @@ class Llama:
         if self._thread is not None:
             await asyncio.to_thread(self._thread.join)
 
+    async def stats(self) -> LlmStats:
+        """A snapshot taken between two steps."""
+        return await self.call(lambda core: core.stats())
+
     async def call(self, fn: Callable[[Core], T]) -> T:
         """Run `fn` on the thread between two steps."""
         future: Future[T] = Future()
@@ -64,7 +84,7 @@ class Llama:
         def run(core: Core) -> None:
             try:
                 future.set_result(fn(core))
-            except ApplianceError as error:
+            except Exception as error:  # noqa: BLE001  the caller awaits whatever went wrong
                 future.set_exception(error)
 
         self.post(run, future.set_exception)
@@ -87,30 +107,49 @@ class Llama:
 
     def _run(self) -> None:
         try:
-            core = Core(self.model, self.settings)
+            core = Core(self.model, self.settings, self._notice)
         except BaseException as error:  # noqa: BLE001  the edge of the thread: whoever awaits start() gets it
             with self._wake:
                 self._stopping = True
             self._ready.set_exception(error)
             return
         self._ready.set_result(None)
-        worked = True
+        worked, published = True, 0.0
         while True:
             with self._wake:
-                if not worked and not self._commands and not self._poked and not self._stopping:
-                    self._wake.wait(timeout=1.0)
+                if not (worked or self._commands or self._poked or self._stopping):
+                    self._wake.wait(core.next_wake_s())
                 commands = list(self._commands)
                 self._commands.clear()
                 self._poked = False
                 stopping = self._stopping
             for command in commands:
-                command(core)
+                self._obey(core, command)
             if stopping:
                 break
             worked = self._step(core)
             self._deliver(core)
+            if not worked or time.monotonic() - published >= self.settings.stats_every_s:
+                published = time.monotonic()
+                self._publish(core.stats())
         core.close()
         self._deliver(core)
+
+    def _publish(self, stats: LlmStats) -> None:
+        if self._on_stats is not None and self._loop is not None:
+            _on(self._loop, partial(self._on_stats, stats))
+
+    def _notice(self, message: str) -> None:
+        _log.warning("%s", message)
+        if self._on_notice is not None and self._loop is not None:
+            _on(self._loop, partial(self._on_notice, message))
+
+    def _obey(self, core: Core, command: Callable[[Core], None]) -> None:
+        try:
+            command(core)
+        except Exception:  # noqa: BLE001  the edge of the thread, as in _step
+            _log.exception("a command to the language model failed")
+            core.fail_all(EngineError("the language model failed in a command"))
 
     def _step(self, core: Core) -> bool:
         try:

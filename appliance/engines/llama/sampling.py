@@ -23,7 +23,11 @@ class Sampler:
     """One answer's draws. Raises UsageError when its schema or grammar does not compile."""
 
     def __init__(self, model: Model, sampling: Sampling) -> None:
-        self._sampling = sampling
+        s = self._sampling = sampling
+        if s.max_tokens < 1 or not (s.temperature >= 0 and 0 < s.top_p <= 1 and 0 <= s.min_p <= 1):
+            raise UsageError("these sampling settings draw nothing", "see the ranges of temperature, top_p and min_p")
+        if not s.repeat_penalty > 0:
+            raise UsageError(f"a repeat penalty of {s.repeat_penalty} is not positive", "1 means none")
         self._random = np.random.default_rng(sampling.seed)
         self._recent: deque[int] = deque(maxlen=_LAST)
         self._grammar = _Grammar(model, sampling) if sampling.json_schema or sampling.grammar else None

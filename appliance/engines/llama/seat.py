@@ -6,7 +6,6 @@ head. A settled turn's tokens are words + middle + reply + between, so turns can
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from appliance.engines.llama.sampling import Sampler
 from appliance.engines.llama.scheduler import IDLE, Lane
@@ -44,7 +43,8 @@ class Job:
     sampling: Sampling | None = None
     sampler: Sampler | None = None
     out: TextOut | None = None
-    sink: Callable[[str], None] | None = None  # takes the whole text of an answer that nobody streams
+    sink: Callable[[str], None] | None = None  # takes the text of an answer that nobody streams
+    done: Callable[[], None] | None = None  # called when an idle job came to its natural end
     drawn: list[int] = field(default_factory=list)
     pieces: int = 0
     next: int = -1
@@ -67,7 +67,7 @@ class Seat:
     draft: str = ""  # wording that lies in the KV for the turn in the air
     idle_since: float = 0.0
     skipped: int = 0
-    parked: Any = None
+    borrowed: int = 0  # leading private tokens whose cells belong to another seat
 
     def base(self) -> list[int]:
         """Tokens of all settled turns."""
@@ -75,7 +75,7 @@ class Seat:
 
     @property
     def busy(self) -> bool:
-        return self.job is not None and self.job.urgency != IDLE
+        return self.job is not None and (self.job.urgency != IDLE or self.job.sampling is not None)
 
     def lane(self, key: int, first_clause: int) -> Lane | None:
         job = self.job

@@ -14,8 +14,8 @@ class LlamaSettings:
 
     `share_tokens` bounds what one session may hold beside the shared system prompt. `context_tokens` 0 means
     the system prompt and a full share for every session; less overcommits, and idle sessions are parked when room
-    is needed. Prompt budgets are tokens a step: `prompt_idle_tokens` while nobody is being spoken to,
-    `prompt_busy_tokens` while someone is, fewer when that many would take longer than `step_target_ms`.
+    is needed. Prompt budgets are tokens a step: `prompt_quiet_tokens` while no answer is being written,
+    `prompt_busy_tokens` while one is, fewer when that many would take longer than `step_target_ms`.
     """
 
     system_prompt: str = "You are a voice assistant. Answer in one or two short spoken sentences."
@@ -30,7 +30,7 @@ class LlamaSettings:
     threads_batch: int = 2
     batch_tokens: int = 512
     ubatch_tokens: int = 512
-    prompt_idle_tokens: int = 512
+    prompt_quiet_tokens: int = 512
     prompt_busy_tokens: int = 128
     step_target_ms: float = 150.0
     first_clause_tokens: int = 12  # an answer younger than this is one that someone waits to hear
@@ -45,4 +45,5 @@ class LlamaSettings:
     park_ram_bytes: int = 256 * 1024 * 1024
     park_disk_bytes: int = 2 * 1024 * 1024 * 1024
     park_dir: str = ""  # "" keeps parked sessions in RAM only
+    model_sha256: str = ""  # known from the manifest; computed when sessions are parked on disk and it is ""
     stats_every_s: float = 0.25

@@ -22,6 +22,7 @@ class LlamaGeneration:
         self.loop = asyncio.get_running_loop()
         self.cancelled = False
         self.read = 0  # pieces taken by the client; only the loop writes, the thread compares
+        self.paused = False  # the thread waits for the client to read; only the thread writes
         self._wake = wake
         self._pieces: deque[Piece] = deque()
         self._ended = False
@@ -45,6 +46,8 @@ class LlamaGeneration:
             self._news.clear()
             await self._news.wait()
         self.read += 1
+        if self.paused:
+            self._wake()
         return self._pieces.popleft()
 
     def deliver(self, piece: Piece) -> None:

@@ -66,3 +66,8 @@ def spoken_end(generated: str, spoken: str) -> int | None:
         if place < len(generated) and generated[place] == c:
             place += 1
     return place
+
+
+def same_words(a: str, b: str) -> bool:
+    """Whether two wordings have the same letters and digits."""
+    return _key(a) == _key(b)
