@@ -9,11 +9,13 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from appliance.models.crates import Crates
-from appliance.models.digest import file_chunks, write_atomically
+from appliance.models.digest import file_chunks, hash_file, write_atomically
 from appliance.models.http import Download, hub_url
 from appliance.models.manifest import Part, Source
 from appliance.models.progress import SourceError
@@ -38,9 +40,11 @@ class Assembly:
         self._crates = crates
         self._local = local
         self._validator = ""
+        self._remembered: dict[str, Any] = {}
 
     def discard(self) -> None:
         """Forget what has arrived."""
+        self._validator, self._remembered = "", {}
         self.temporary.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
 
@@ -57,56 +61,62 @@ class Assembly:
         """Bring the file together from `source`, going on where an earlier try stopped. More than `limit` bytes (0 =
         unknown) is an error of the source. Raises SourceError, OSError (disk)."""
         index, start, have = self._resume_point(source)
-        resumed = have > 0
+        if limit and have == limit:
+            # All of it came, but the name was never given.
+            return Assembled(hash_file(self.temporary), have, resumed=True)
+        pieces = self._pieces(source, index, start, have, tick)
+        # What another source left here is not touched before this one has delivered something.
+        first = next(pieces, None)
         digest = hashlib.sha256()
-        with self.temporary.open("r+b" if resumed else "wb") as stream:
+        with self.temporary.open("r+b" if have else "wb") as stream:
             stream.truncate(have)
             size = _absorb(self.temporary, digest, have)
             stream.seek(size)
-            for number in range(index, len(source)):
-                offset = size - start
+            for number, start, at, chunk in chain((first,) if first else (), pieces):
+                if at < size:
+                    # The server began anew: so does this part.
+                    stream.seek(at)
+                    stream.truncate()
+                    digest = hashlib.sha256()
+                    size = _absorb(self.temporary, digest, at)
                 self._remember(source, number, start)
-                for at, chunk in self._chunks(source[number], offset, start, tick):
-                    if at < size:
-                        # The server began anew: so does this part.
-                        stream.seek(at)
-                        stream.truncate()
-                        digest, size = hashlib.sha256(), at
-                        _absorb(self.temporary, digest, at)
-                    stream.write(chunk)
-                    digest.update(chunk)
-                    size += len(chunk)
-                    if self._validator:
-                        self._remember(source, number, start)
-                    if limit and size > limit:
-                        raise SourceError(f"it sends more than the {limit} bytes the file has")
-                    tick(size)
-                start = size
+                stream.write(chunk)
+                digest.update(chunk)
+                size += len(chunk)
+                if limit and size > limit:
+                    raise SourceError(f"it sends more than the {limit} bytes the file has")
+                tick(size)
             stream.flush()
             os.fsync(stream.fileno())
-        return Assembled(digest.hexdigest(), size, resumed)
+        return Assembled(digest.hexdigest(), size, have > 0)
 
-    def _chunks(self, part: Part, offset: int, start: int, tick: Tick) -> Iterator[tuple[int, bytes]]:
-        """Chunks of a part with the place in the file where each belongs."""
-        url = part_url(part, self._local)
-        if url is None:
-            at = start
-            for chunk in self._crates.chunks(part, lambda arrived: tick(start + arrived)):
-                yield at, chunk
-                at += len(chunk)
-            return
-        download = Download(url, validator=self._validator)
-        at = -1
-        for chunk in download.chunks(offset):
-            if at < 0:
-                at = start + download.begun_at
-                self._validator = download.validator
-            yield at, chunk
-            at += len(chunk)
+    def _pieces(
+        self, source: Source, index: int, start: int, have: int, tick: Tick
+    ) -> Iterator[tuple[int, int, int, bytes]]:
+        """Every chunk that is still to come: the number of its part, where that part starts in the file, where the
+        chunk belongs in the file, the bytes."""
+        at = have
+        for number in range(index, len(source)):
+            part = source[number]
+            url = part_url(part, self._local)
+            if url is None:
+                for chunk in self._crates.chunks(part, partial(_on_the_way, tick, start)):
+                    yield number, start, at, chunk
+                    at += len(chunk)
+            else:
+                download = Download(url, validator=self._validator)
+                begun = False
+                for chunk in download.chunks(at - start):
+                    if not begun:
+                        begun, at, self._validator = True, start + download.begun_at, download.validator
+                    yield number, start, at, chunk
+                    at += len(chunk)
+            start, self._validator = at, ""
 
     def _resume_point(self, source: Source) -> tuple[int, int, int]:
         """Which part to go on with, where it starts in the file, and how many bytes of the file to keep."""
         note = self._load()
+        self._validator, self._remembered = "", {}
         if note.get("source") != [part.text for part in source]:
             return 0, 0, 0
         index, start = int(note["part"]), int(note["start"])
@@ -127,9 +137,9 @@ class Assembly:
 
     def _remember(self, source: Source, part: int, start: int) -> None:
         note = {"source": [p.text for p in source], "part": part, "start": start, "validator": self._validator}
-        text = json.dumps(note).encode()
-        if not self._note.exists() or self._note.read_bytes() != text:
-            write_atomically(self._note, text)
+        if note != self._remembered:
+            write_atomically(self._note, json.dumps(note).encode())
+            self._remembered = note
 
 
 def part_url(part: Part, local: Path) -> str | None:
@@ -145,6 +155,10 @@ def part_url(part: Part, local: Path) -> str | None:
             raise SourceError(f"there is no file {path}")
         return path.absolute().as_uri()
     return None
+
+
+def _on_the_way(tick: Tick, start: int, arrived: int) -> None:
+    tick(start + arrived)
 
 
 def _absorb(path: Path, digest: "hashlib._Hash", count: int) -> int:

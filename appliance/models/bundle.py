@@ -17,7 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import IO, Any
 
-from appliance.errors import ApplianceError, DiskFullError, ModelFileError, UsageError
+from appliance.errors import DiskFullError, ModelFileError, UsageError
 from appliance.models.digest import CHUNK_BYTES, Tick, sync_folder, write_stamp
 from appliance.models.fetch import PullResult, alone
 from appliance.models.manifest import Manifest, Model, ModelFile
@@ -145,8 +145,8 @@ class _Parcel:
 def read_bundle(shelf: Shelf, bundle: Path, watch: Watch = unwatched) -> PullResult:
     """Install the models of a bundle. Models this version does not know are passed over with a note.
 
-    Raises UsageError (no such file), ModelFileError (not a bundle, cut short, a hash that is not the manifest's, a
-    name that leads outside), DiskFullError. Nothing unverified ever gets a model's name.
+    Raises UsageError (no such file, not a bundle, cut short, a name that leads outside), ModelFileError (a hash that
+    is not the manifest's), DiskFullError. Nothing unverified ever gets a model's name.
     """
     if not bundle.is_file():
         raise UsageError(f"there is no bundle {bundle}", "appliance models bundle OUT.tar writes one")
@@ -156,7 +156,7 @@ def read_bundle(shelf: Shelf, bundle: Path, watch: Watch = unwatched) -> PullRes
             _check_room(shelf, parcels)
             return _install(shelf, tar, parcels, bundle, watch)
     except (tarfile.TarError, EOFError) as error:
-        raise ModelFileError(f"{bundle} is not a whole bundle: {error}", "copy it again") from error
+        raise UsageError(f"{bundle} is not a whole bundle: {error}", "copy it again") from error
     except OSError as error:
         trouble = disk_trouble(error, bundle.name, shelf.root)
         if trouble is None:
@@ -168,7 +168,7 @@ def _parcels(shelf: Shelf, tar: tarfile.TarFile, bundle: Path, watch: Watch) -> 
     """Match members with the manifest before a byte is written; a name that fits nothing is refused."""
     first = tar.next()
     if first is None or first.name != "bundle.json" or not first.isreg() or first.size > _INDEX_LIMIT_BYTES:
-        raise ModelFileError(f"{bundle} is not a bundle", "appliance models bundle OUT.tar writes one")
+        raise UsageError(f"{bundle} is not a bundle", "appliance models bundle OUT.tar writes one")
     index = _index(tar, first, bundle)
     parcels, strangers = [], set()
     for member in tar:
@@ -177,7 +177,7 @@ def _parcels(shelf: Shelf, tar: tarfile.TarFile, bundle: Path, watch: Watch) -> 
             continue
         said = index.get(member.name)
         if said is None or not member.isreg():
-            raise ModelFileError(f"{bundle} holds '{member.name}', which its own list does not", "do not use it")
+            raise UsageError(f"{bundle} holds '{member.name}', which its own list does not", "do not use it")
         model = shelf.manifest.models.get(said["model"])
         file = model.file(said["name"]) if model else None
         if model is None or file is None:
@@ -196,18 +196,18 @@ def _index(tar: tarfile.TarFile, member: tarfile.TarInfo, bundle: Path) -> dict[
     try:
         index = json.loads(stream.read() if stream else b"")
         if index["format"] != FORMAT:
-            raise ModelFileError(
+            raise UsageError(
                 f"{bundle} was written in format {index['format']}; this version reads {FORMAT}", "update the appliance"
             )
         return {f"models/{entry['model']}/{entry['name']}": dict(entry) for entry in index["files"]}
     except (ValueError, KeyError, TypeError) as error:
-        raise ModelFileError(f"{bundle} has a list that cannot be read", "copy it again") from error
+        raise UsageError(f"{bundle} has a list that cannot be read", "copy it again") from error
 
 
 def _refuse_odd(member: tarfile.TarInfo, bundle: Path) -> None:
     known = member.name in ("bundle.json", "manifest.toml", "NOTICE.txt") or member.name.startswith("licences/")
     if not known or not member.isreg() or ".." in member.name.split("/"):
-        raise ModelFileError(f"{bundle} holds '{member.name}', which leads outside a bundle", "do not use it")
+        raise UsageError(f"{bundle} holds '{member.name}', which leads outside a bundle", "do not use it")
 
 
 def _check_room(shelf: Shelf, parcels: Iterable[_Parcel]) -> None:

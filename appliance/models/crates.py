@@ -137,9 +137,9 @@ class Crates:
             if any(sign in words for sign in _NO_ROOM):
                 raise OSError(28, "No space left on device", str(folder))
             name = command[2] if command[0] == sys.executable else command[0]
-            raise SourceError(
-                f"{name}: {_last_words(words)}", dead=registry if any(sign in words for sign in _UNREACHABLE) else ""
-            )
+            if any(sign in words for sign in _UNREACHABLE):
+                raise SourceError(f"{name} cannot reach its registry", dead=registry)
+            raise SourceError(f"{name}: {_last_words(words)}")
 
 
 def _largest(folder: Path) -> int:

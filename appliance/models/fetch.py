@@ -12,10 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from appliance.errors import ApplianceError, DiskFullError
+from appliance.errors import ApplianceError, Cancelled, DiskFullError
 from appliance.models.assembly import Assembled, Assembly
 from appliance.models.crates import Crates
-from appliance.models.digest import sync_folder, write_stamp
+from appliance.models.digest import Tick, sync_folder, write_stamp
 from appliance.models.http import Download, hub
 from appliance.models.manifest import Model, ModelFile, Part, Source
 from appliance.models.progress import (
@@ -62,7 +62,7 @@ class Puller:
             try:
                 done = result.fetched if self._pull_model(model) else result.already
                 done.append(model.id)
-            except DiskFullError:
+            except (DiskFullError, Cancelled):
                 raise
             except ApplianceError as error:
                 if not (self._shelf.root / model.id).is_dir():
@@ -88,10 +88,13 @@ class Puller:
     def _pull_model(self, model: Model) -> bool:
         """Bring one model here; False when it was here already."""
         folder = self._shelf.root / model.id
+        if not self._todo(model):
+            return False
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with alone(folder, model, self._watch):
-                todo = [file for file in model.files if not self._shelf.ready(model, file)]
+                # Another pull may have finished it while this one waited.
+                todo = self._todo(model)
                 if todo:
                     self._fetch_all(model, todo, folder)
                 return bool(todo)
@@ -100,6 +103,19 @@ class Puller:
             if trouble is None:
                 raise
             raise trouble from error
+
+    def _todo(self, model: Model) -> list[ModelFile]:
+        return [file for file in model.files if not self._shelf.ready(model, file, self._hashing(model, file))]
+
+    def _hashing(self, model: Model, file: ModelFile) -> Tick:
+        done = 0
+
+        def tick(count: int) -> None:
+            nonlocal done
+            done += count
+            self._watch(Progress(model.id, file.name, done, file.size))
+
+        return tick
 
     def _fetch_all(self, model: Model, todo: list[ModelFile], folder: Path) -> None:
         scratch = folder / ".scratch"
@@ -131,6 +147,11 @@ class Puller:
         sources = sorted(file.sources, key=lambda source: [p.text for p in source] != begun)
         reasons = []
         for number, source in enumerate(sources):
+            silent = next((name for name in map(_answerer, source) if name in self._dead), "")
+            if silent:
+                # Said once already: no line for every file of a hub that is out of reach.
+                reasons.append(self._dead[silent])
+                continue
             try:
                 self._one_source(model, file, source, assembly)
                 return
@@ -151,10 +172,6 @@ class Puller:
         )
 
     def _one_source(self, model: Model, file: ModelFile, source: Source, assembly: Assembly) -> None:
-        for part in source:
-            name = _answerer(part)
-            if name in self._dead:
-                raise SourceError(self._dead[name])
         shown = 0
 
         def tick(done: int) -> None:

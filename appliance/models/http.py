@@ -17,7 +17,7 @@ from appliance.models.digest import CHUNK_BYTES
 from appliance.models.progress import SourceError
 
 _AGENT = "appliance-models"
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 15.0
 _FRUITLESS_TRIES = 3
 
 

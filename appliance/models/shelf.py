@@ -92,11 +92,11 @@ class Shelf:
             return FileReport(model.id, file.name, FileState.ALTERED, path, report.bytes, report.expected_bytes)
         return report
 
-    def ready(self, model: Model, file: ModelFile) -> bool:
+    def ready(self, model: Model, file: ModelFile, tick: Tick | None = None) -> bool:
         """Whether the file is here and right; hashes it when no stamp says so."""
         report = self.glance(model, file)
         if report.state is FileState.UNCHECKED:
-            report = self.examine(model, file)
+            report = self.examine(model, file, tick)
         return report.state is FileState.READY and (not file.unpack or self._unpacked_whole(model, file))
 
     def where(self, model: Model, file: ModelFile) -> Path:
