@@ -1,0 +1,385 @@
+"""What n sessions at once would feel: voice-to-voice and starvation at p95, from measured speeds.
+
+Owns the queueing formula behind the speed limit. It measures nothing: a `Calibration` (what each engine does alone
+on this box) and a `TurnProfile` (what a turn asks of them) go in, a `Prediction` comes out.
+
+The formula. A session repeats a cycle: speaking, waiting (v2v), listening to the answer, a pause. Seen by one turn,
+the n - 1 others are at a random place of their cycle, so for each engine
+
+    load of ASR, TTS      ρ = (n - 1) × work a turn / cycle
+    generating in the LLM k ~ Binomial(n - 1, d), d = (prefill + tokens × step) / cycle; batch = 1 + k
+
+Engines share the cores: while others work, a job takes max(1, (its threads + theirs) / cores) times as long, each
+other engine being at work with the probability above (the LLM certainly, while the turn's own first clause is
+spoken). ASR and TTS are one worker each, never interrupted in a job; those whom someone waits for go first. So a
+job waits with probability ρ for the rest of the one running (uniform over its length), and for q earlier urgent
+ones, q geometric with the urgent part of ρ and never more than n - 1. In the LLM there is no queue: the rest of the
+present step, the prompt at prefill speed, then first-clause tokens × step(batch), stretched by the others' prompts.
+
+    x   = ASR wait + ASR + LLM + TTS wait + first clause's TTS       (distributions, added by convolution)
+    v2v = endpoint + max(0, x - head start) + output                 head start: pause seen → turn over, if held
+    starvation = what the second and the last clause are late for the end of the audio before them
+
+v2v lengthens the cycle, which lowers the loads: the equations for the means are solved by iteration, then the
+densities are added once, on a grid of `GRID_MS`. No box does more work than it has cores: where n × the work of a
+turn exceeds the cycle, the difference is waited for (before the answer, or, where TTS is the narrow place, within
+it, because first clauses overtake later ones).
+"""
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise, product
+
+import numpy as np
+from numpy.typing import NDArray
+
+from appliance.errors import UsageError
+
+GRID_MS = 10.0
+_BINS = 4096  # 41 s; what is longer is counted as that long
+_ITERATIONS = 60
+_SETTLED_S = 1e-3  # the iteration ends when the cycle moves by less
+Density = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """What this box does, each engine alone. Measured at start or by `appliance bench load`."""
+
+    step_ms: tuple[tuple[int, float], ...]  # (sequences in the batch, ms of one decode step), growing
+    prefill_tokens_per_s: float
+    asr_rtf: float  # seconds of work a second of speech, the fixed window's cost included
+    tts_rtf: float  # seconds of work a second of audio
+    tts_first_ms: float = 0.0  # the least any clause takes
+    cores: int = 2
+    asr_threads: int = 2
+    llm_threads: int = 2  # 0: on a device of its own
+    tts_threads: int = 2
+    restore_ms: float = 0.0  # to bring a parked session's KV back
+
+    def step(self, batch: float) -> float:
+        """Ms of a decode step, between and beyond the measured batches along straight lines."""
+        points = self.step_ms
+        if batch <= points[0][0] or len(points) == 1:
+            return points[0][1] * (1 if batch <= points[0][0] else batch / points[0][0])
+        for (b0, t0), (b1, t1) in pairwise(points):
+            if batch <= b1 or (b1, t1) == points[-1]:
+                return max(0.0, t0 + (t1 - t0) * (batch - b0) / (b1 - b0))
+        raise AssertionError("unreachable: the last segment takes the rest")
+
+
+@dataclass(frozen=True, slots=True)
+class TurnProfile:
+    """What one turn asks for. `spread` is the coefficient of variation of speech and clause lengths."""
+
+    speech_s: float = 2.5
+    answer_s: float = 5.0
+    pause_s: float = 2.0
+    prompt_tokens: int = 28
+    answer_tokens: int = 28
+    first_clause_tokens: int = 9
+    first_clause_s: float = 1.6
+    asr_runs: float = 1.6  # drafts and the final one
+    held: float = 0.6  # share of turns in which the work begun at the pause stands
+    draft_after_ms: float = 100.0
+    endpoint_ms: float = 300.0
+    output_ms: float = 30.0
+    spread: float = 0.35
+    restore_share: float = 0.0  # share of turns that find their session parked
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """At `sessions`: p50 and p95 in ms, and how busy each engine is (0..1)."""
+
+    sessions: int
+    v2v_ms_p50: float
+    v2v_ms_p95: float
+    starvation_ms_p95: float
+    asr_load: float
+    llm_load: float
+    tts_load: float
+
+
+def predict(calibration: Calibration, profile: TurnProfile, sessions: int) -> Prediction:
+    """Solve the formula above for `sessions`. Raises UsageError for numbers that make no sense."""
+    _check(calibration, profile, sessions)
+    model = _Model(calibration, profile, sessions)
+    for _ in range(_ITERATIONS):
+        if model.update() < _SETTLED_S:
+            break
+    return model.result()
+
+
+def largest(
+    calibration: Calibration, profile: TurnProfile, *, v2v_ms_p95: float, starvation_ms_p95: float, most: int = 256
+) -> tuple[int, Prediction]:
+    """The most sessions whose prediction keeps both objectives (0 when even one does not), and that prediction.
+
+    With 0 the prediction is that of one session, to show by how much it fails.
+    """
+
+    def keeps(p: Prediction) -> bool:
+        return p.v2v_ms_p95 <= v2v_ms_p95 and p.starvation_ms_p95 <= starvation_ms_p95
+
+    best = predict(calibration, profile, 1)
+    if not keeps(best):
+        return 0, best
+    low, high = 1, max(1, most)
+    while low < high:
+        middle = (low + high + 1) // 2
+        tried = predict(calibration, profile, middle)
+        if keeps(tried):
+            low, best = middle, tried
+        else:
+            high = middle - 1
+    return low, best
+
+
+class _Model:
+    """The unknowns of the fixed point, for one number of sessions."""
+
+    def __init__(self, calibration: Calibration, profile: TurnProfile, sessions: int) -> None:
+        self.c, self.p, self.n = calibration, profile, sessions
+        self.others = sessions - 1
+        self.asr_s = calibration.asr_rtf * profile.speech_s
+        self.clause_s = max(calibration.tts_first_ms / 1e3, calibration.tts_rtf * profile.first_clause_s)
+        self.clauses = max(1.0, profile.answer_tokens / profile.first_clause_tokens)
+        self.cycle = profile.speech_s + profile.answer_s + profile.pause_s + 0.5
+        self.generating = 0.0  # share of its cycle in which one session decodes
+        self.asr_load = self.tts_load = 0.0
+
+    def update(self) -> float:
+        """One round of the iteration; returns by how many seconds the cycle moved."""
+        c, p = self.c, self.p
+        slow_tts = self._slow(c.tts_threads, asr=self.asr_load, llm=self.llm_busy)
+        slow_asr = self._slow(c.asr_threads, tts=self.tts_load, llm=self.llm_busy)
+        slow_llm = self._slow(c.llm_threads, asr=self.asr_load, tts=self.tts_load)
+        step_s = c.step(1 + self.others * self.generating) * slow_llm / 1e3
+        prompt_s = p.prompt_tokens / c.prefill_tokens_per_s * slow_llm
+        generating = (prompt_s + p.answer_tokens * step_s) / self.cycle
+        asr = self.others * self.asr_s * p.asr_runs * slow_asr / self.cycle
+        tts = self.others * self.clause_s * self.clauses * slow_tts / self.cycle
+        # Half steps keep the iteration from swinging between two answers near saturation.
+        self.generating += 0.5 * (min(1.0, generating) - self.generating)
+        self.asr_load += 0.5 * (min(0.98, asr) - self.asr_load)
+        self.tts_load += 0.5 * (min(0.98, tts) - self.tts_load)
+        # An answer that cannot be written or spoken in time lasts longer than its audio.
+        written, spoken = p.answer_tokens * step_s, self.clause_s * self.clauses * slow_tts / (1 - self.tts_load)
+        late = max(0.0, max(written, spoken) - p.answer_s)
+        work = self._mean_job(self.asr_s * slow_asr, self.asr_load, 1 / p.asr_runs) + prompt_s
+        work += p.first_clause_tokens * step_s + self._mean_job(
+            self.clause_s * slow_tts, self.tts_load, 1 / self.clauses
+        )
+        ahead = p.held * (p.endpoint_ms - p.draft_after_ms) / 1e3
+        v2v = (p.endpoint_ms + p.output_ms) / 1e3 + max(0.0, work - ahead)
+        moved = p.speech_s + p.answer_s + p.pause_s + v2v + late - self.cycle
+        self.cycle += 0.5 * moved
+        return abs(moved)
+
+    def _mean_job(self, service_s: float, load: float, urgent: float) -> float:
+        before = min(float(self.others), load * urgent / max(0.02, 1 - load * urgent))
+        return service_s * (1 + load * (0.5 + before))
+
+    def _owed_s(self) -> tuple[float, float]:
+        """Seconds by which the work of n turns exceeds the cycle: waited for before the answer, and within it."""
+        c, p = self.c, self.p
+        batch = 1 + self.others * self.generating
+        asr, tts = self.asr_s * p.asr_runs, self.clause_s * self.clauses
+        llm = p.prompt_tokens / c.prefill_tokens_per_s + p.answer_tokens * c.step(batch) / batch / 1e3
+        cores = (asr * c.asr_threads + tts * c.tts_threads + llm * c.llm_threads) / c.cores
+        before = max(0.0, self.n * max(asr, llm, cores) - self.cycle)
+        return before, max(0.0, self.n * tts - self.cycle - before)
+
+    @property
+    def llm_busy(self) -> float:
+        """The probability that at least one other session is generating."""
+        return float(1 - (1 - min(1.0, self.generating)) ** self.others)
+
+    def _slow(self, threads: int, **busy: float) -> float:
+        """The mean of max(1, threads at work / cores) while a job of `threads` runs."""
+        return sum(share * factor for share, factor in self._slowdowns(threads, **busy))
+
+    def _slowdowns(self, threads: int, **busy: float) -> list[tuple[float, float]]:
+        """Probability and slowdown for each combination of other engines at work."""
+        if threads == 0:
+            return [(1.0, 1.0)]
+        width = {"asr": self.c.asr_threads, "llm": self.c.llm_threads, "tts": self.c.tts_threads}
+        found = []
+        for states in product((False, True), repeat=len(busy)):
+            share, at_work = 1.0, float(threads)
+            for on, (engine, probability) in zip(states, busy.items(), strict=True):
+                share *= probability if on else 1 - probability
+                at_work += width[engine] if on else 0
+            if share > 0:
+                found.append((share, max(1.0, at_work / self.c.cores)))
+        return found
+
+    def _v2v(self) -> Density:
+        p = self.p
+        asr = self._job(
+            self.asr_s, self.asr_load, 1 / p.asr_runs, self.c.asr_threads, tts=self.tts_load, llm=self.llm_busy
+        )
+        work = _add(asr, self._llm(p.prompt_tokens, p.first_clause_tokens), self._clause())
+        if self.c.restore_ms and p.restore_share:
+            work = _mix([(p.restore_share, _add(work, _point(self.c.restore_ms))), (1 - p.restore_share, work)])
+        ahead = _later(work, -(p.endpoint_ms - p.draft_after_ms))
+        both = _mix([(p.held, ahead), (1 - p.held, work)])
+        return _later(both, p.endpoint_ms + p.output_ms + self._owed_s()[0] * 1e3)
+
+    def _clause(self) -> Density:
+        own = 1.0 if self.p.answer_tokens > self.p.first_clause_tokens else self.llm_busy
+        return self._job(self.clause_s, self.tts_load, 1 / self.clauses, self.c.tts_threads, asr=self.asr_load, llm=own)
+
+    def _job(self, service_s: float, load: float, urgent: float, threads: int, **busy: float) -> Density:
+        """Wait and service of one urgent job in a worker that is `load` busy with others' jobs."""
+        parts = []
+        for share, slow in self._slowdowns(threads, **busy):
+            ms = service_s * slow * 1e3
+            service = _spread(ms, self.p.spread)
+            rest = _add(_uniform(ms), _queue(service, load * urgent, self.others))
+            wait = _mix([(1 - load, _point(0.0)), (load, rest)])
+            parts.append((share, _add(wait, service)))
+        return _mix(parts)
+
+    def _llm(self, prompt: int, tokens: int) -> Density:
+        """The rest of the present step, the prompt, and `tokens` decode steps."""
+        c = self.c
+        parts = []
+        others_prompts = min(0.9, self.others * self.p.prompt_tokens / c.prefill_tokens_per_s / self.cycle)
+        for share, slow in self._slowdowns(c.llm_threads, asr=self.asr_load, tts=self.tts_load):
+            for k, probability in enumerate(_binomial(self.others, min(1.0, self.generating))):
+                if share * probability < 1e-6:
+                    continue
+                step = c.step(1 + k) * slow
+                ms = (prompt / c.prefill_tokens_per_s * 1e3 * slow + tokens * step) / (1 - others_prompts)
+                done = _later(_uniform(step), ms) if k else _point(ms)
+                parts.append((share * probability, done))
+        return _mix(parts)
+
+    def _starvation(self) -> float:
+        """The larger p95 of what the second and the last clause are late."""
+        p = self.p
+        late = 0.0
+        if self.clauses > 1:
+            second = _add(self._llm(0, p.first_clause_tokens), self._clause())
+            late = _quantile(second, 0.95) - p.first_clause_s * 1e3
+            rest = max(0, p.answer_tokens - p.first_clause_tokens)
+            last = _add(self._llm(0, rest), self._clause())
+            late = max(late, _quantile(last, 0.95) - (p.answer_s - p.first_clause_s) * 1e3)
+        return max(0.0, late)
+
+    def result(self) -> Prediction:
+        v2v = self._v2v()
+        return Prediction(
+            sessions=self.n,
+            v2v_ms_p50=_quantile(v2v, 0.5),
+            v2v_ms_p95=_quantile(v2v, 0.95),
+            starvation_ms_p95=self._starvation() + self._owed_s()[1] * 1e3,
+            asr_load=self.asr_load,
+            llm_load=self.llm_busy,
+            tts_load=self.tts_load,
+        )
+
+
+def _check(c: Calibration, p: TurnProfile, sessions: int) -> None:
+    positive: tuple[tuple[float, str], ...] = (
+        (sessions, "sessions"),
+        (c.prefill_tokens_per_s, "prefill speed"),
+        (c.cores, "cores"),
+        (p.speech_s, "speech"),
+        (p.first_clause_tokens, "first clause"),
+        (p.asr_runs, "ASR runs"),
+    )
+    for value, name in positive:
+        if not math.isfinite(value) or value <= 0:
+            raise UsageError(f"a prediction needs a positive number for {name}, not {value:g}", "calibrate again")
+    batches = [batch for batch, _ in c.step_ms]
+    if not batches or batches != sorted(set(batches)) or batches[0] < 1 or any(ms <= 0 for _, ms in c.step_ms):
+        raise UsageError("decode steps must be measured at growing batches", "calibrate again")
+    if not 0 <= p.held <= 1 or p.spread < 0:
+        raise UsageError("the turn profile's shares must lie between 0 and 1", "use the defaults")
+
+
+# Densities over multiples of GRID_MS.
+
+
+def _point(ms: float) -> Density:
+    """All weight at `ms`, shared by the two nearest grid points so that means are exact."""
+    density = np.zeros(_BINS)
+    place = min(max(ms / GRID_MS, 0.0), _BINS - 1.0)
+    low = int(place)
+    density[low] += 1 - (place - low)
+    density[min(low + 1, _BINS - 1)] += place - low
+    return density
+
+
+def _uniform(ms: float) -> Density:
+    bins = min(_BINS, max(1, round(ms / GRID_MS)))
+    density = np.zeros(_BINS)
+    density[:bins] = 1 / bins
+    return density
+
+
+def _spread(ms: float, variation: float) -> Density:
+    """Log-normal with mean `ms` and coefficient of variation `variation`."""
+    if variation == 0 or ms < 2 * GRID_MS:
+        return _point(ms)
+    sigma = math.sqrt(math.log1p(variation**2))
+    mu = math.log(ms) - sigma**2 / 2
+    x = (np.arange(_BINS) + 0.5) * GRID_MS
+    density = np.exp(-((np.log(x) - mu) ** 2) / (2 * sigma**2)) / x
+    return np.asarray(density / density.sum(), np.float64)
+
+
+def _queue(service: Density, urgent: float, most: int) -> Density:
+    """q services one after another, q geometric with ratio `urgent`, at most `most`."""
+    total, weight, running = np.zeros(_BINS), 1.0, _point(0.0)
+    for q in range(max(1, most)):
+        last = q == max(1, most) - 1 or weight * urgent < 1e-3
+        total += running * (weight if last else weight * (1 - urgent))
+        if last:
+            break
+        weight *= urgent
+        running = _add(running, service)
+    return total
+
+
+def _add(*densities: Density) -> Density:
+    """The density of a sum of independent durations; what leaves the grid stays in its last bin."""
+    result = densities[0]
+    for other in densities[1:]:
+        size = 2 * _BINS
+        both = np.fft.irfft(np.fft.rfft(result, size) * np.fft.rfft(other, size), size)
+        folded = np.clip(both[:_BINS], 0.0, None)
+        folded[-1] += max(0.0, float(both[_BINS:].sum()))
+        result = folded
+    return result
+
+
+def _mix(parts: list[tuple[float, Density]]) -> Density:
+    total = np.zeros(_BINS)
+    for share, density in parts:
+        total += share * density
+    return np.asarray(total / max(total.sum(), 1e-12), np.float64)
+
+
+def _later(density: Density, ms: float) -> Density:
+    """Shifted by `ms`; what would be negative becomes 0."""
+    bins = round(ms / GRID_MS)
+    moved = np.zeros(_BINS)
+    if bins >= 0:
+        moved[min(bins, _BINS - 1) :] = density[: _BINS - min(bins, _BINS - 1)]
+        moved[-1] += density[_BINS - min(bins, _BINS - 1) :].sum()
+    else:
+        moved[: _BINS + bins] = density[-bins:]
+        moved[0] += density[:-bins].sum()
+    return moved
+
+
+def _quantile(density: Density, share: float) -> float:
+    return float(np.searchsorted(np.cumsum(density), share * density.sum()) * GRID_MS)
+
+
+def _binomial(n: int, p: float) -> list[float]:
+    return [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]
