@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from appliance.audio.levels import first_audible
 from appliance.audio.ports import Sink
-from appliance.audio.resample import Resampler
+from appliance.audio.resample import LiveResampler
 from appliance.clock import Clock
 from appliance.engines.ports import Spoken, Word
 
@@ -61,7 +61,7 @@ class Player:
 
     def _reset(self) -> None:
         self._clauses: list[_Clause] = []
-        self._resampler: Resampler | None = None
+        self._resampler: LiveResampler | None = None
         self._written = 0  # position behind the last written sample of this answer
         self._begin: int | None = None  # position of the first
         self._audible: int | None = None  # position of the first audible one
@@ -87,7 +87,7 @@ class Player:
             return
         clause = self._clause(spoken, end)
         if self._resampler is None or self._resampler.rate_in != spoken.sample_rate:
-            self._resampler = Resampler(spoken.sample_rate, self._sink.sample_rate)
+            self._resampler = LiveResampler(spoken.sample_rate, self._sink.sample_rate)
         audio = self._resampler.push(spoken.audio, last=spoken.last)
         position = self._sink.write(audio)
         if clause.samples == 0:

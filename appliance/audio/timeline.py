@@ -49,3 +49,36 @@ class Timeline:
         # Half a microsecond forgives the rounding of an instant that was computed from this very position.
         ahead = int((now - self._instants[-1] + 5e-7) * self.rate)
         return self._positions[-1] + max(0, ahead)
+
+
+class StreamClock:
+    """Which instant a device's frame belongs to, from the device's own jittery stamps.
+
+    A first-order tracking loop: it follows drift (hundreds of ppm) and averages jitter (some ms); a stamp that
+    is off by more than `jump_s` is an interruption of the stream and is believed at once.
+    """
+
+    def __init__(self, rate: float, *, jump_s: float = 0.05, gain: float = 0.02) -> None:
+        self.rate = rate
+        self._jump, self._gain = jump_s, gain
+        # One tuple, so that a reader on another thread never sees half an update.
+        self._pair: tuple[int, float] | None = None
+
+    def feed(self, frame: int, instant: float) -> bool:
+        """A stamp: `frame` lies at `instant`. Returns whether the stream jumped (the first stamp does)."""
+        expected = self.instant(frame)
+        if expected is None or abs(instant - expected) > self._jump:
+            self._pair = (frame, instant)
+            return True
+        self._pair = (frame, expected + self._gain * (instant - expected))
+        return False
+
+    def instant(self, frame: float) -> float | None:
+        """The instant of a frame, fractions allowed; None before the first stamp."""
+        pair = self._pair
+        return None if pair is None else pair[1] + (frame - pair[0]) / self.rate
+
+    def frame(self, instant: float) -> float | None:
+        """The frame at an instant; None before the first stamp."""
+        pair = self._pair
+        return None if pair is None else pair[0] + (instant - pair[1]) * self.rate

@@ -1,0 +1,229 @@
+"""A sound card made of software: a private PulseAudio with null sinks, and ears at both of its ends.
+
+Started and stopped by the tests alone, in its own runtime folder, so that nobody's sound set-up is touched. It
+installs nothing: Debian's pulseaudio, libasound2-plugins, libportaudio2 and alsa-utils must be there.
+
+    paplay --> micfeed --> mic  --> the appliance --> spk --> parec
+                  ^                                     |
+                  +------ echo (delay, attenuation) ----+
+
+Devices as PortAudio sees them are ALSA names of type pulse: `default`, and for the two stations `counter_mic`,
+`counter_spk`, `room_mic`, `room_spk`. To compare both sides without comparing clocks, `hear_both` records the
+microphone's feed (left) and the loudspeaker (right) in one stereo stream.
+"""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+from numpy.typing import NDArray
+
+RATE = 48_000
+NEEDED = ("pulseaudio", "pactl", "pacat", "parec")
+
+_FORMAT = (f"--rate={RATE}", "--format=float32le")
+
+_ALSA = """
+pcm.!default {{ type pulse server "{server}" hint {{ show on description "Default" }} }}
+ctl.!default {{ type pulse server "{server}" }}
+"""
+_ALSA_DEVICE = 'pcm.{name} {{ type pulse server "{server}" device "{device}" }}\n'
+
+
+def missing() -> str:
+    """The reason why the rig cannot run here, or ""."""
+    absent = [tool for tool in NEEDED if shutil.which(tool) is None]
+    return f"needs {', '.join(absent)}" if absent else ""
+
+
+class Rig:
+    """Use as a context manager; `env` is what a process needs to find these devices and no others."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="rig-"))
+        self.server = f"unix:{self.folder}/native"
+        self.env = {
+            "PULSE_SERVER": self.server,
+            "PULSE_RUNTIME_PATH": str(self.folder),
+            "PULSE_STATE_PATH": str(self.folder),
+            "PULSE_COOKIE": str(self.folder / "cookie"),
+            "XDG_RUNTIME_DIR": str(self.folder),
+            "ALSA_CONFIG_PATH": f"/usr/share/alsa/alsa.conf:{self.folder}/asound.conf",
+        }
+        self._daemon: subprocess.Popen[bytes] | None = None
+        self._modules: dict[str, int] = {}
+
+    def __enter__(self) -> "Rig":
+        self._write_alsa()
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start the sound server with its plugs; after `kill` this is a server that came back."""
+        options = ["--daemonize=no", "--exit-idle-time=-1", "--use-pid-file=no", "--disable-shm=yes", "-n", "-L"]
+        options.append(f"module-native-protocol-unix socket={self.folder}/native auth-anonymous=1")
+        with (self.folder / "log").open("ab") as log:
+            self._daemon = subprocess.Popen(
+                ["pulseaudio", *options],
+                env={**os.environ, **self.env, "HOME": str(self.folder)},
+                stdout=log,
+                stderr=log,
+            )
+        deadline = time.monotonic() + 10
+        while self._pactl("info", check=False) is None:
+            if self._daemon.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"PulseAudio did not start: {(self.folder / 'log').read_text()[-500:]}")
+            time.sleep(0.05)
+        self._modules.clear()
+        for spk, feed, mic in (("spk", "micfeed", "mic"), ("spk2", "micfeed2", "mic2")):
+            self.load(spk, f"module-null-sink sink_name={spk} rate={RATE} norewinds=1")
+            self.load(feed, f"module-null-sink sink_name={feed} rate={RATE} norewinds=1")
+            self.plug_in(mic, feed)
+        self._pactl("set-default-sink", "spk")
+        self._pactl("set-default-source", "mic")
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def kill(self) -> None:
+        """Take the whole sound server away. Idempotent."""
+        daemon, self._daemon = self._daemon, None
+        if daemon is not None:
+            daemon.send_signal(signal.SIGTERM)
+            try:
+                daemon.wait(5)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
+
+    # --- plugs ------------------------------------------------------------------------------------------------
+
+    def load(self, key: str, module: str) -> int:
+        """Load a PulseAudio module under a key of ours."""
+        number = int(self._pactl("load-module", *module.split()) or "0")
+        self._modules[key] = number
+        return number
+
+    def unload(self, key: str) -> None:
+        self._pactl("unload-module", str(self._modules.pop(key)))
+
+    def plug_in(self, mic: str = "mic", feed: str = "micfeed") -> None:
+        self.load(mic, f"module-remap-source master={feed}.monitor source_name={mic}")
+        if mic == "mic":
+            self._pactl("set-default-source", "mic")
+
+    def unplug(self, mic: str = "mic") -> None:
+        self.unload(mic)
+
+    @contextmanager
+    def echo(self, gain_db: float = -10.0, delay_ms: int = 80) -> Iterator[None]:
+        """Feed the loudspeaker back into the microphone."""
+        number = self.load("echo", f"module-loopback source=spk.monitor sink=micfeed latency_msec={delay_ms}")
+        try:
+            for entry in (self._pactl("list", "short", "sink-inputs") or "").splitlines():
+                if f"\t{number}\t" in entry or "module-loopback" in entry:
+                    self._pactl("set-sink-input-volume", entry.split("\t")[0], f"{gain_db}dB")
+            yield
+        finally:
+            self.unload("echo")
+
+    # --- ears and mouths --------------------------------------------------------------------------------------
+
+    def say(self, audio: NDArray[np.float32], rate: int, sink: str = "micfeed") -> "subprocess.Popen[bytes]":
+        """Speak mono float32 into a microphone; returns at once."""
+        mouth = subprocess.Popen(
+            ["pacat", "-p", "-d", sink, f"--rate={rate}", "--format=float32le", "--channels=1", "--latency-msec=20"],
+            stdin=subprocess.PIPE,
+            env=self._client_env(),
+        )
+        assert mouth.stdin is not None
+        mouth.stdin.write(audio.astype("<f4").tobytes())
+        mouth.stdin.close()
+        return mouth
+
+    @contextmanager
+    def hear(self, source: str = "spk.monitor", channels: int = 1) -> Iterator["Recording"]:
+        """Record a source as float32 at 48 kHz until the block ends."""
+        recording = Recording(self.folder / f"heard-{time.monotonic_ns()}.f32", channels)
+        with recording.path.open("wb") as out:
+            ear = subprocess.Popen(
+                ["parec", "-d", source, *_FORMAT, f"--channels={channels}", "--latency-msec=10"],
+                stdout=out,
+                env=self._client_env(),
+            )
+            try:
+                deadline = time.monotonic() + 5
+                while recording.path.stat().st_size == 0 and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                yield recording
+            finally:
+                ear.send_signal(signal.SIGINT)
+                ear.wait()
+        recording.audio = np.fromfile(recording.path, dtype="<f4").reshape(-1, channels)
+        recording.path.unlink()
+
+    @contextmanager
+    def hear_both(self) -> Iterator["Recording"]:
+        """Record what is said into the microphone (left) and what the loudspeaker plays (right)."""
+        if "both" not in self._modules:
+            self.load("both", f"module-null-sink sink_name=both rate={RATE} channels=2")
+            for side, channel in (("left", "front-left"), ("right", "front-right")):
+                self.load(
+                    side,
+                    f"module-remap-sink sink_name={side} master=both channels=1 master_channel_map={channel} "
+                    f"channel_map=mono remix=no",
+                )
+            for feed, side in (("micfeed", "left"), ("spk", "right")):
+                self.load(
+                    f"tap-{side}", f"module-loopback source={feed}.monitor sink={side} latency_msec=20 channels=1"
+                )
+            time.sleep(1.0)  # the loopbacks trim their latency before they agree
+        with self.hear("both.monitor", channels=2) as recording:
+            yield recording
+
+    def _client_env(self) -> dict[str, str]:
+        return {**os.environ, **self.env}
+
+    def _pactl(self, *arguments: str, check: bool = True) -> str | None:
+        done = subprocess.run(
+            ["pactl", *arguments], capture_output=True, text=True, env=self._client_env(), check=False
+        )
+        if done.returncode == 0:
+            return done.stdout
+        if check:
+            raise RuntimeError(f"pactl {' '.join(arguments)}: {done.stderr.strip()}")
+        return None
+
+    def _write_alsa(self) -> None:
+        text = _ALSA.format(server=self.server)
+        for station, number in (("counter", ""), ("room", "2")):
+            for kind in ("mic", "spk"):
+                text += _ALSA_DEVICE.format(name=f"{station}_{kind}", server=self.server, device=f"{kind}{number}")
+        (self.folder / "asound.conf").write_text(text)
+
+
+class Recording:
+    """`audio` is (samples, channels) float32 at 48 kHz once the recording has ended."""
+
+    def __init__(self, path: Path, channels: int) -> None:
+        self.path = path
+        self.channels = channels
+        self.audio: NDArray[np.float32] = np.zeros((0, channels), dtype=np.float32)
+
+    @property
+    def seconds(self) -> float:
+        """How much has been recorded so far."""
+        if self.path.exists():
+            return self.path.stat().st_size / (4 * self.channels * RATE)
+        return len(self.audio) / RATE
