@@ -1,0 +1,169 @@
+"""The composition root: the only importer of vendor files. Engines start in order, warm up, and stop in order.
+
+It owns which engine stands behind which port, their threads, and what every conversation shares. It is ready
+only after each engine has really run once.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from appliance.audio.player import Player
+from appliance.audio.ports import Sink
+from appliance.clock import Clock, MonotonicClock
+from appliance.config import Config
+from appliance.conversation.conversation import Conversation
+from appliance.conversation.desk import Conduct, Desk, Engines
+from appliance.engines.kokoro import Kokoro
+from appliance.engines.llama.engine import Llama
+from appliance.engines.piper import Piper
+from appliance.engines.silero import SileroVad
+from appliance.engines.smart_turn import SmartTurn
+from appliance.engines.whisper import Whisper
+from appliance.engines.worker import Worker
+from appliance.models.shelf import Shelf
+from appliance.skills.skills import Skills
+from appliance.store.feed import StoreFeed
+from appliance.store.store import Store
+from appliance.telemetry.bus import Bus
+
+
+@dataclass(slots=True)
+class Loaded:
+    """The engines by their vendors' names, as only this module knows them."""
+
+    vad: SileroVad
+    end_of_turn: SmartTurn
+    whisper: Whisper
+    llama: Llama
+    voice: Piper | Kokoro
+
+
+class Appliance:
+    """`async with Appliance(config) as box:` loads, warms, and in the end stops everything."""
+
+    def __init__(self, config: Config, *, clock: Clock | None = None, shelf: Shelf | None = None) -> None:
+        self.config = config
+        self.clock = clock or MonotonicClock()
+        self.bus = Bus()
+        self.store: Store | None = None
+        self.skills = Skills(config.skills, self.clock, lambda: datetime.now().astimezone())
+        self.loaded: Loaded | None = None
+        self._shelf = shelf or Shelf()
+        # One thread an engine; smart-turn apart from silero, because a look takes as long as three blocks.
+        self._workers = {name: Worker(name) for name in ("vad", "turn", "asr", "tts")}
+        self._feed: StoreFeed | None = None
+        self._sessions = 0
+
+    async def __aenter__(self) -> "Appliance":
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Load all engines side by side, run each once, then return. Raises ApplianceError; nothing is half ready."""
+        models = self.config.models
+        progress("checking models")
+        missing = self._shelf.missing(models.ids())
+        if missing:
+            self._shelf.path(missing[0])
+        progress("loading")
+        vad, end_of_turn, whisper, llama, voice = await asyncio.gather(
+            asyncio.to_thread(self._load_vad),
+            asyncio.to_thread(self._load_end_of_turn),
+            asyncio.to_thread(self._load_whisper),
+            self._load_llama(),
+            asyncio.to_thread(self._load_voice),
+        )
+        self.loaded = Loaded(vad, end_of_turn, whisper, llama, voice)
+        progress("warming up")
+        for engine in (vad, end_of_turn, whisper, voice):
+            await asyncio.to_thread(engine.warm)
+        await asyncio.to_thread(self.skills.warm)
+
+    def keep(self, path: Path | None = None) -> None:
+        """Keep turns in the store at `path` (default: the user's). Raises StoreError or DiskFullError."""
+        self.store = Store(path, self.config.store)
+        self._feed = StoreFeed(self.store, self.bus, clock=self.clock)
+        self._feed.start()
+
+    async def open(
+        self,
+        sink: Sink,
+        *,
+        session: str = "",
+        station: str = "default",
+        paced: bool = True,
+        conduct: Callable[[], Conduct] = Conduct,
+    ) -> Conversation:
+        """A conversation that answers on `sink`. Raises NoRoomError when the LLM has no share left."""
+        loaded = self._ready()
+        self._sessions += 1
+        name = session or f"session-{self._sessions}"
+        desk = Desk(
+            session=name,
+            engines=self.engines,
+            chat=await loaded.llama.open(name),
+            player=Player(sink, self.clock),
+            bus=self.bus,
+            clock=self.clock,
+            settings=self.config.talk,
+            conduct=conduct,
+            measured=paced,
+            skills=self.skills,
+        )
+        return Conversation(desk, station=station, paced=paced)
+
+    @property
+    def engines(self) -> Engines:
+        loaded = self._ready()
+        return Engines(loaded.vad, loaded.end_of_turn, loaded.whisper, loaded.llama, loaded.voice)
+
+    async def stop(self) -> None:
+        """Engines first, then the store, so that the last turn is written. Idempotent."""
+        if self.loaded is not None:
+            await self.loaded.llama.close()
+            self.loaded = None
+        for worker in self._workers.values():
+            await asyncio.to_thread(worker.stop)
+        feed, self._feed = self._feed, None
+        store, self.store = self.store, None
+        if feed is not None:
+            await feed.close()
+        if store is not None:
+            await asyncio.to_thread(store.close)
+
+    def _ready(self) -> Loaded:
+        if self.loaded is None:
+            raise RuntimeError("the appliance has not been started")
+        return self.loaded
+
+    def _load_vad(self) -> SileroVad:
+        return SileroVad(self._shelf.path(self.config.models.vad), self._workers["vad"])
+
+    def _load_end_of_turn(self) -> SmartTurn:
+        path = self._shelf.path(self.config.models.end_of_turn)
+        return SmartTurn(path, self._workers["turn"], self.config.end_of_turn)
+
+    def _load_whisper(self) -> Whisper:
+        return Whisper(self._shelf.folder(self.config.models.asr), self.config.asr, self._workers["asr"])
+
+    async def _load_llama(self) -> Llama:
+        llama = Llama(await asyncio.to_thread(self._shelf.path, self.config.models.llm), self.config.llm)
+        await llama.start()
+        return llama
+
+    def _load_voice(self) -> Piper | Kokoro:
+        models, worker = self.config.models, self._workers["tts"]
+        path = self._shelf.path(models.tts)
+        if models.voices:
+            return Kokoro(path, self._shelf.folder(models.voices), self.config.kokoro, worker)
+        return Piper(path, self.config.piper, worker)

@@ -1,0 +1,1 @@
+"""One session: listen, admit, think, speak. See `conversation.Conversation`."""

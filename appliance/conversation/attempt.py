@@ -1,0 +1,220 @@
+"""One try at answering what a person has said so far: transcript, thought, clauses, sound.
+
+An attempt starts at a pause, before anyone knows whether the turn is over. It may think and synthesise
+ahead, but nothing is heard until it is released; when speech goes on it is abandoned and leaves no trace.
+It owns the tasks of its turn (one TaskGroup) and the stamps of the critical path; it decides nothing.
+"""
+
+import asyncio
+import contextlib
+from dataclasses import dataclass, replace
+
+from appliance import events
+from appliance.clock import ms
+from appliance.conversation.desk import Desk
+from appliance.engines.ports import Audio, CancelToken, Generation, Priority, Spoken, Transcript
+from appliance.errors import Cancelled
+from appliance.speech.chunker import Chunker, Clause
+from appliance.speech.clean import StreamCleaner
+from appliance.speech.normalise import normalise
+
+
+@dataclass(slots=True)
+class Stamps:
+    """Instants along the critical path; None until reached."""
+
+    last_speech: float
+    over: float | None = None
+    transcript: float | None = None
+    thinking: float | None = None
+    first_token: float | None = None
+    last_token: float | None = None
+    first_clause: float | None = None
+    first_chunk: float | None = None
+
+
+class Attempt:
+    """See the module. Created on the event loop; starts at once."""
+
+    def __init__(self, desk: Desk, turn: int, audio: Audio, last_speech: float, *, may_think: bool) -> None:
+        self.turn = turn
+        self.stamps = Stamps(last_speech)
+        self.transcript: Transcript | None = None
+        self.reply = ""  # cleaned text written so far
+        self.tokens = 0
+        self.skill = ""
+        self.turn_end: float | None = None  # the LLM's opinion, once its prompt is evaluated
+        self.heard_words = asyncio.Event()  # the transcript is there (possibly empty)
+        self._desk = desk
+        self._audio = audio
+        self._cancel = CancelToken()
+        self._released = asyncio.Event()
+        self._unheld = asyncio.Event()  # cleared while someone may be interrupting
+        self._unheld.set()
+        self._may_think = asyncio.Event()
+        if may_think:
+            self._may_think.set()
+        self._generation: Generation | None = None
+        self._clauses: asyncio.Queue[Clause | None] = asyncio.Queue(maxsize=64)  # more than any answer has
+        self.task = asyncio.create_task(self._run(), name=f"turn-{turn}")
+
+    # what the conversation calls
+
+    @property
+    def released(self) -> bool:
+        return self._released.is_set()
+
+    @property
+    def thought_ahead(self) -> bool:
+        """The LLM started on it before the turn was over."""
+        return self.stamps.thinking is not None and (
+            self.stamps.over is None or self.stamps.thinking < self.stamps.over
+        )
+
+    def think(self) -> None:
+        """Let the LLM start on the draft, held back."""
+        self._may_think.set()
+
+    def release(self, at: float) -> None:
+        """The turn is over: what is held is heard, the rest follows."""
+        self.stamps.over = at
+        self._may_think.set()
+        self._released.set()
+
+    def hold(self, held: bool) -> None:
+        """Keep an answer that has not begun to sound from beginning, or let it."""
+        if held:
+            self._unheld.clear()
+        else:
+            self._unheld.set()
+
+    async def abandon(self) -> None:
+        """Stop everything and wait until it has stopped. Idempotent; errors of the work are swallowed."""
+        self._cancel.cancel()
+        if self._generation is not None:
+            self._generation.cancel()
+        self.task.cancel()
+        with contextlib.suppress(asyncio.CancelledError, Exception):
+            await asyncio.shield(asyncio.gather(self.task, return_exceptions=True))
+
+    # the work
+
+    async def _run(self) -> None:
+        desk = self._desk
+        started = desk.clock.now()
+        priority = Priority.FINAL if self.released else Priority.DRAFT
+        self.transcript = await desk.engines.transcriber.transcribe(self._audio, priority=priority, cancel=self._cancel)
+        self.stamps.transcript = desk.clock.now()
+        self.heard_words.set()
+        desk.bus.publish(
+            events.Transcribed(
+                at=self.stamps.transcript,
+                session=desk.session,
+                turn=self.turn,
+                kind="final" if self.released else "draft",
+                text=self.transcript.text,
+                language=self.transcript.language,
+                audio_ms=len(self._audio) / 16,
+                took_ms=ms(started, self.stamps.transcript),
+            )
+        )
+        if not self.transcript.text:
+            return
+        await self._may_think.wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._think(self.transcript))
+            group.create_task(self._speak(self.transcript.language))
+
+    async def _think(self, transcript: Transcript) -> None:
+        """Write the answer, clause by clause, into the queue."""
+        desk, stamps = self._desk, self.stamps
+        stamps.thinking = desk.clock.now()
+        cleaner, chunker = StreamCleaner(), Chunker(desk.settings.clauses)
+        async for text in self._words(transcript):
+            clean = cleaner.feed(text)
+            self.reply += clean
+            await self._pass_on(chunker.feed(clean))
+        clean = cleaner.flush()
+        self.reply += clean
+        await self._pass_on([*chunker.feed(clean), *chunker.flush()])
+        await self._clauses.put(None)
+
+    async def _words(self, transcript: Transcript):  # type: ignore[no-untyped-def]
+        """The answer's raw text as it comes: from a skill where one knows it, else from the LLM."""
+        desk, stamps = self._desk, self.stamps
+        ahead = desk.settings.speculation.tokens_ahead
+        limit = min(desk.settings.answer.max_tokens, desk.conduct().max_tokens)
+        generation = desk.chat.generate(transcript.text, replace(desk.settings.answer, max_tokens=limit))
+        self._generation = generation
+        async for piece in generation:
+            if stamps.first_token is None:
+                stamps.first_token = piece.at
+                self.turn_end = generation.turn_end
+                desk.bus.publish(
+                    events.FirstToken(
+                        at=piece.at,
+                        session=desk.session,
+                        turn=self.turn,
+                        ttft_ms=ms(stamps.thinking or piece.at, piece.at),
+                        prompt_tokens=generation.prompt_tokens,
+                    )
+                )
+            stamps.last_token = piece.at
+            self.tokens += piece.tokens
+            if piece.text:
+                yield piece.text
+            if self.tokens >= ahead:
+                await self._released.wait()
+
+    async def _pass_on(self, clauses: list[Clause]) -> None:
+        for clause in clauses:
+            if self.stamps.first_clause is None:
+                self.stamps.first_clause = self._desk.clock.now()
+            await self._clauses.put(clause)
+
+    async def _speak(self, language: str) -> None:
+        """Turn clauses into sound, in order; the first waits for the release."""
+        desk = self._desk
+        index = 0
+        while (clause := await self._clauses.get()) is not None:
+            started = desk.clock.now()
+            desk.bus.publish(
+                events.ClauseReady(
+                    at=started, session=desk.session, turn=self.turn, index=index, text=clause.text, tokens=self.tokens
+                )
+            )
+            samples = 0
+            speech = desk.engines.synthesizer.synthesize(
+                normalise(clause.text, language),
+                priority=Priority.FINAL if index == 0 else Priority.LATER,
+                deadline=desk.player.runs_dry_at if self.released else 0.0,
+                cancel=self._cancel,
+            )
+            async for piece in speech:
+                samples += len(piece.audio)
+                await self._play(piece, clause)
+            desk.bus.publish(
+                events.ClauseSynthesized(
+                    at=desk.clock.now(),
+                    session=desk.session,
+                    turn=self.turn,
+                    index=index,
+                    audio_ms=samples * 1000 / desk.engines.synthesizer.sample_rate,
+                    took_ms=ms(started, desk.clock.now()),
+                )
+            )
+            index += 1
+        await self._released.wait()
+        desk.player.end()
+        await desk.player.drained()
+
+    async def _play(self, piece: Spoken, clause: Clause) -> None:
+        if self.stamps.first_chunk is None:
+            self.stamps.first_chunk = self._desk.clock.now()
+            await self._released.wait()
+            await self._unheld.wait()
+            self._desk.player.begin(self.turn)
+        self._desk.player.play(piece, clause.end)
+
+
+__all__ = ["Attempt", "Cancelled", "Stamps"]

@@ -1,0 +1,408 @@
+"""One session: it listens block by block, decides with the pure policies of `turns`, and runs the attempts.
+
+At any moment there is at most one turn being heard and one answer being given. Speech while an answer is on
+its way ducks it; whether that was an interruption is decided by the words. The conversation owns the tape, the
+turn numbers and the record of each finished turn. It does not know devices, files, models or SQL.
+"""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from typing import TypedDict
+
+import numpy as np
+
+from appliance import events
+from appliance.audio.levels import dbfs
+from appliance.audio.ports import Block, Source
+from appliance.conversation.answering import Answering
+from appliance.conversation.attempt import Attempt
+from appliance.conversation.desk import Desk
+from appliance.conversation.hearing import Hearing
+from appliance.conversation.tape import Tape
+from appliance.engines.ports import BLOCK, RATE, Audio
+from appliance.events import State
+from appliance.turns.bargein import Action, BargeIn, Overlap
+from appliance.turns.completeness import read
+from appliance.turns.endpoint import Decision, Endpoint, Look
+from appliance.turns.gate import Gate, GateEvent, Pause, Resume, Silence, SpeechStart, TooLong, last_voiced
+from appliance.turns.guards import Steady, measure, worth_transcribing
+from appliance.turns.patience import Patience
+from appliance.turns.questions import is_question, is_yes_no_question
+
+# Below this peak a block is silence whatever the model would say, and it is not asked. -70 dBFS.
+_SILENT_PEAK = 10 ** (-70 / 20)
+_HEARD_EVERY = 8  # blocks between two progress events of an answer
+
+
+class Place(TypedDict):
+    """Which session and turn an event belongs to."""
+
+    session: str
+    turn: int
+
+
+class Conversation:
+    """`paced` False: the input waits for the answers and for every look, so that policy sees the same numbers."""
+
+    def __init__(self, desk: Desk, *, station: str = "default", paced: bool = True) -> None:
+        self._desk = desk
+        self._station = station
+        self._paced = paced
+        settings = desk.settings
+        self._gate = Gate(settings.gate)
+        self._endpoint = Endpoint(settings.endpoint)
+        self._barge_in = BargeIn(settings.barge_in)
+        self._patience = Patience(settings.patience)
+        self._last_reply = ""
+        self._language = "en"
+        self._failure: BaseException | None = None
+        self._tape = Tape(settings.gate.max_turn_ms / 1000 + 15)
+        self._turns = 0
+        self._hearing: Hearing | None = None
+        self._answering: Answering | None = None
+        self._state = State.WAITING
+        self._edge = (0, 0.0)  # a sample position and its instant
+        self._blocks = 0
+        self.muted = False
+
+    # what the app and the screen call
+
+    @property
+    def session(self) -> str:
+        return self._desk.session
+
+    @property
+    def idle(self) -> bool:
+        """Nobody is being heard and nothing is being answered."""
+        return self._hearing is None and self._answering is None
+
+    async def run(self, source: Source) -> None:
+        """Listen to `source` until it ends, finish what is under way, and leave nothing behind."""
+        desk = self._desk
+        desk.bus.publish(events.SessionOpened(at=desk.clock.now(), session=desk.session, station=self._station))
+        reason = "error"
+        try:
+            self._become(State.LISTENING)
+            async for block in source.blocks():
+                await self._hear(block)
+                if self._failure is not None:
+                    raise self._failure
+            await self._input_ended()
+            reason = "end of input"
+        except asyncio.CancelledError:
+            reason = "stopped"
+            raise
+        finally:
+            await self._close()
+            desk.bus.publish(events.SessionClosed(at=desk.clock.now(), session=desk.session, reason=reason))
+
+    async def interrupt(self) -> None:
+        """Cut the answer that is being given, as the interrupt key does. What was heard is kept."""
+        if self._answering is not None:
+            await self._cut_answer()
+
+    # listening
+
+    async def _hear(self, block: Block) -> None:
+        desk = self._desk
+        self._tape.append(block.samples, block.start)
+        self._edge = (block.start + BLOCK, block.captured_at)
+        self._blocks += 1
+        silent = self.muted or float(np.abs(block.samples).max()) < _SILENT_PEAK
+        probability = 0.0 if silent else await desk.engines.vad.probability(desk.session, block.samples)
+        desk.bus.publish(
+            events.Level(
+                at=block.captured_at,
+                session=desk.session,
+                turn=self._hearing.turn if self._hearing else 0,
+                input_dbfs=dbfs(block.samples),
+                speech=probability,
+            )
+        )
+        if self._hearing is not None and probability >= desk.settings.gate.stop_probability:
+            self._hearing.voiced_blocks += 1
+            self._hearing.voiced_sum += probability
+        for event in self._gate.feed(probability, block.start):
+            await self._on(event)
+        if self._answering is not None and self._blocks % _HEARD_EVERY == 0:
+            self._answering.publish_progress()
+        if self._hearing is not None:
+            await self._consider(self._hearing)
+        if not self._paced:
+            await self._catch_up()
+
+    async def _on(self, event: GateEvent) -> None:
+        hearing = self._hearing
+        match event:
+            case SpeechStart():
+                self._begin_hearing(event)
+            case _ if hearing is None:
+                pass  # the rest of a turn that was already decided
+            case Pause():
+                hearing.last_sample = self._last_sample(event.last_sample)
+                hearing.last_speech_at = self._instant(hearing.last_sample)
+                hearing.silence_ms = (self._edge[0] - hearing.last_sample) * 1000 / RATE
+                self._publish(events.SpeechPaused(at=hearing.last_speech_at, **self._of(hearing)))
+                self._become(State.PAUSE)
+                self._try(hearing)
+            case Silence():
+                hearing.silence_ms = (self._edge[0] - hearing.last_sample) * 1000 / RATE
+            case Resume():
+                await hearing.resume()
+                self._publish(events.SpeechResumed(at=self._instant(event.first_sample), **self._of(hearing)))
+                self._become(State.HEARING)
+            case TooLong():
+                await self._turn_over(hearing, "cap")
+
+    def _begin_hearing(self, event: SpeechStart) -> None:
+        if self._hearing is not None:
+            return
+        self._turns += 1
+        at = self._instant(event.first_sample)
+        self._hearing = Hearing(
+            turn=self._turns,
+            started=self._wall(at),
+            take_from=event.take_from,
+            first_sample=event.first_sample,
+            last_sample=event.first_sample,
+            last_speech_at=at,
+            steady=Steady(self._desk.settings.guards),
+            over_answer=self._answering is not None,
+        )
+        blocks = (self._edge[0] - event.first_sample) // BLOCK
+        self._hearing.voiced_blocks = blocks
+        self._hearing.voiced_sum = blocks * self._desk.settings.gate.start_probability
+        self._publish(events.SpeechStarted(at=at, **self._of(self._hearing)))
+        self._become(State.HEARING)
+
+    def _try(self, hearing: Hearing) -> None:
+        """A pause: look at how it sounds, and start on an answer in case this was the end."""
+        desk = self._desk
+        audio = self._tape.cut(hearing.take_from)
+        hearing.look(desk, audio)
+        hearing.next_look_ms = self._endpoint.next_look_ms(hearing.silence_ms)
+        if hearing.attempt is None and not self._not_speech(hearing, audio) and desk.conduct().drafts:
+            hearing.attempt = self._attempt(hearing)
+
+    def _attempt(self, hearing: Hearing) -> Attempt:
+        audio = self._tape.cut(hearing.take_from)
+        return Attempt(self._desk, hearing.turn, audio, hearing.last_speech_at, may_think=False)
+
+    def _not_speech(self, hearing: Hearing, audio: Audio) -> str:
+        """Why nobody need be asked for the words in `audio`; "" when there may be some."""
+        stats = measure(audio, hearing.voiced_blocks * BLOCK * 1000 / RATE)
+        return worth_transcribing(stats, self._desk.settings.guards)
+
+    async def _consider(self, hearing: Hearing) -> None:
+        """With what is known by now: think ahead, look again, end the turn, or wait."""
+        if hearing.over_answer and await self._weigh_interruption(hearing):
+            return
+        if hearing.silence_ms <= 0:
+            return
+        desk = self._desk
+        decision = self._endpoint.decide(self._look(hearing))
+        self._publish_look(hearing, decision)
+        if decision.end:
+            await self._turn_over(hearing, decision.reason)
+            return
+        attempt, speculation = hearing.attempt, desk.settings.speculation
+        if (
+            attempt is not None
+            and speculation.enabled
+            and not hearing.over_answer
+            and desk.conduct().speculate
+            and decision.done_probability >= speculation.min_done
+            and hearing.tries_ahead < speculation.tries
+        ):
+            attempt.think()
+        if hearing.silence_ms >= hearing.next_look_ms:
+            hearing.look(desk, self._tape.cut(hearing.take_from))
+            hearing.next_look_ms = self._endpoint.next_look_ms(hearing.silence_ms)
+
+    async def _turn_over(self, hearing: Hearing, reason: str) -> None:
+        desk = self._desk
+        now = desk.clock.now()
+        self._publish(
+            events.TurnEnded(at=now, last_speech_at=hearing.last_speech_at, reason=reason, **self._of(hearing))
+        )
+        self._gate.end_turn()
+        if hearing.attempt is None:
+            why_not = self._not_speech(hearing, self._tape.cut(hearing.take_from))
+            if why_not:
+                await self._drop(hearing, why_not)
+                return
+            hearing.attempt = self._attempt(hearing)
+        attempt = hearing.release()
+        attempt.release(now)
+        self._hearing = None
+        self._answering = Answering(desk, hearing, attempt, reason, self._station)
+        self._answering.task.add_done_callback(self._answered)
+        self._become(State.THINKING)
+
+    # interruptions
+
+    async def _weigh_interruption(self, hearing: Hearing) -> bool:
+        """Speech over an answer: has it turned out to be one? True when `hearing` is no more."""
+        answering = self._answering
+        if answering is None:
+            hearing.over_answer = False  # the answer ended by itself meanwhile
+            return False
+        verdict = self._barge_in.decide(self._overlap(hearing, answering))
+        if verdict.transcribe and hearing.attempt is None:
+            hearing.listen_in(self._desk, self._tape.cut(hearing.take_from))
+        match verdict.action:
+            case Action.DUCK:
+                answering.duck(self._instant(hearing.first_sample))
+            case Action.INTERRUPT:
+                hearing.over_answer = False
+                answering.duck(self._instant(hearing.first_sample))
+                await self._cut_answer()
+            case Action.RESUME:
+                answering.resume()
+                self._gate.end_turn()
+                await self._drop(hearing, verdict.reason)
+                return True
+            case Action.IGNORE:
+                pass
+        return False
+
+    def _overlap(self, hearing: Hearing, answering: Answering) -> Overlap:
+        return Overlap(
+            speaking=answering.audible,
+            since_ms=(self._edge[0] - hearing.first_sample) * 1000 / RATE,
+            voiced_ms=hearing.voiced_blocks * BLOCK * 1000 / RATE,
+            silence_ms=hearing.silence_ms,
+            probability=hearing.voiced_sum / max(1, hearing.voiced_blocks),
+            words=hearing.words,
+            language=self._language,
+        )
+
+    async def _cut_answer(self) -> None:
+        """Stop the answer; where nothing of it was heard, the turn under way takes over the earlier words."""
+        answering, hearing = self._answering, self._hearing
+        if answering is None:
+            return
+        self._answering = None
+        record = await answering.cut()
+        if record is not None:
+            self._remember(record)
+        elif hearing is not None:
+            self._patience.resumed((hearing.first_sample - answering.hearing.last_sample) * 1000 / RATE)
+            hearing.turn = answering.hearing.turn
+            hearing.started = answering.hearing.started
+            hearing.take_from = answering.hearing.take_from
+            await hearing.drop_attempt()
+            if hearing.silence_ms > 0:
+                hearing.attempt = self._attempt(hearing)
+
+    # ends
+
+    def _answered(self, task: "asyncio.Task[events.TurnRecord | None]") -> None:
+        if self._answering is not None and self._answering.task is task:
+            self._answering = None
+            if self._hearing is None:
+                self._become(State.LISTENING)
+            else:
+                self._hearing.over_answer = False
+        if task.cancelled():
+            return
+        if (error := task.exception()) is not None:
+            self._failure = error
+        elif (record := task.result()) is not None:
+            self._remember(record)
+            self._patience.turn_went_well()
+
+    def _remember(self, record: events.TurnRecord) -> None:
+        """What the next turn's policy wants to know of this one."""
+        self._last_reply, self._language = record.spoken, record.language
+
+    async def _drop(self, hearing: Hearing, reason: str) -> None:
+        self._hearing = None
+        await hearing.close()
+        self._publish(events.TurnDropped(at=self._desk.clock.now(), reason=reason, **self._of(hearing)))
+        self._become(State.LISTENING if self._answering is None else State.SPEAKING)
+
+    async def _catch_up(self) -> None:
+        """Unpaced: let every look, draft and answer end before the next block."""
+        hearing = self._hearing
+        if hearing is not None and hearing.silence_ms > 0:
+            if hearing.looking is not None:
+                await asyncio.wait([hearing.looking])
+            if hearing.attempt is not None:
+                await asyncio.wait(
+                    [hearing.attempt.task, asyncio.create_task(hearing.attempt.heard_words.wait())],
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+            await self._consider(hearing)
+        if self._answering is not None:
+            await asyncio.wait([self._answering.task])
+
+    async def _input_ended(self) -> None:
+        if self._hearing is not None:
+            await self._turn_over(self._hearing, "end of input")
+        if self._answering is not None:
+            await asyncio.wait([self._answering.task])
+
+    async def _close(self) -> None:
+        if self._hearing is not None:
+            await self._hearing.close()
+            self._hearing = None
+        if self._answering is not None:
+            await self._answering.cut()
+            self._answering = None
+        self._desk.engines.vad.forget(self._desk.session)
+        await self._desk.chat.close()
+
+    # small change
+
+    def _instant(self, position: int) -> float:
+        """When the sample at `position` was captured."""
+        edge, at = self._edge
+        return at - (edge - position) / RATE
+
+    def _wall(self, at: float) -> str:
+        ago = timedelta(seconds=self._desk.clock.now() - at) if self._paced else timedelta()
+        return (datetime.now(UTC).astimezone() - ago).isoformat(timespec="milliseconds")
+
+    def _last_sample(self, position: int) -> int:
+        """The gate's 32 ms grain refined by energy: one past the last sample that sounds like speech."""
+        begin = position - RATE // 2
+        voiced = last_voiced(self._tape.cut(begin, position))
+        return begin + voiced if voiced else position
+
+    def _look(self, hearing: Hearing) -> Look:
+        words, language, asked = hearing.words, self._language, is_question(self._last_reply)
+        return Look(
+            silence_ms=hearing.silence_ms,
+            audio_score=hearing.audio_score,
+            text=read(words, language, asked=asked) if words else None,
+            llm_score=hearing.llm_score,
+            yes_no=asked and is_yes_no_question(self._last_reply, language),
+            patience=self._patience.factor,
+        )
+
+    def _publish_look(self, hearing: Hearing, decision: Decision) -> None:
+        self._publish(
+            events.EndpointLooked(
+                at=self._edge[1],
+                silence_ms=hearing.silence_ms,
+                audio_score=hearing.audio_score,
+                text_score=None,
+                llm_score=hearing.llm_score,
+                done_probability=decision.done_probability,
+                wait_ms=decision.wait_ms,
+                **self._of(hearing),
+            )
+        )
+
+    def _become(self, state: State) -> None:
+        if state is not self._state:
+            self._state = state
+            turn = self._hearing.turn if self._hearing else self._turns
+            self._publish(events.StateChanged(at=self._desk.clock.now(), session=self.session, turn=turn, state=state))
+
+    def _of(self, hearing: Hearing) -> "Place":
+        return {"session": self.session, "turn": hearing.turn}
+
+    def _publish(self, event: events.Event) -> None:
+        self._desk.bus.publish(event)
