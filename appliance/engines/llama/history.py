@@ -33,6 +33,7 @@ class Summaries:
         self._memory, self._prompts, self._settings = memory, prompts, settings
         self.seat = Seat("\0summary", SUMMARY)
         self._work: _Work | None = None
+        self._tried: dict[str, int] = {}  # turns a session had when a summary failed: not again before it has more
         self.made = 0
 
     def consider(self, seats: list[Seat], arrival: int) -> None:
@@ -44,7 +45,9 @@ class Summaries:
         full = [s for s in quiet if len(s.kv) > limit]
         for seat in sorted(full, key=lambda s: -len(s.kv)):
             turns = self._oldest(seat)
-            if turns and seat.kv[: len(seat.base())] == seat.base():
+            if self._tried.get(seat.name) == len(seat.turns) or self._size(turns) < 2 * self._least():
+                continue
+            if seat.kv[: len(seat.base())] == seat.base():
                 self._begin(_Work(seat, turns), arrival)
                 return
 
@@ -53,6 +56,8 @@ class Summaries:
         work = self._work
         if work is not None and work.seat is seat and (closing or work.summary is None):
             self.abandon()
+        if closing:
+            self._tried.pop(seat.name, None)
 
     def abandon(self) -> bool:
         """Give up what is under way; whether there was anything."""
@@ -63,6 +68,7 @@ class Summaries:
         if self._work is not None:
             self._memory.reset(self.seat)
             self._memory.cells.forget(self.seat.name)
+            self._tried[self._work.seat.name] = len(self._work.seat.turns)
         self._work = None
         return had
 
@@ -77,7 +83,7 @@ class Summaries:
         if seat.turns[: len(turns)] != turns:
             self.abandon()
             return False
-        size = sum(len(turn.tokens) for turn in turns)
+        size = self._size(turns)
         in_place = seat.seq >= 0 and common(seat.kv, seat.base()) >= size and self._memory.ctx.can_shift
         if in_place and self.seat.kv == work.summary.tokens:
             self._memory.graft(seat, size, self.seat)
@@ -85,6 +91,14 @@ class Summaries:
         self.made += 1
         self.abandon()
         return True
+
+    def _least(self) -> int:
+        """Tokens that a summary takes in the history."""
+        return self._settings.summary_tokens + len(self._prompts.middle) + len(self._prompts.between) + 16
+
+    @staticmethod
+    def _size(turns: list[Turn]) -> int:
+        return sum(len(turn.tokens) for turn in turns)
 
     def _oldest(self, seat: Seat) -> list[Turn]:
         goal = int(self._settings.compact_to * self._memory.cells.share)
@@ -95,7 +109,7 @@ class Summaries:
         return seat.turns[:count]
 
     def _begin(self, work: _Work, arrival: int) -> None:
-        size = sum(len(turn.tokens) for turn in work.turns)
+        size = self._size(work.turns)
         self._memory.reset(self.seat)
         self._memory.borrow(self.seat, work.seat, size)
         # Where the whole session had to be lent, the summary covers the newer turns too, which does no harm.

@@ -100,12 +100,14 @@ class Shelf:
             self.drop(name)
 
     def _write(self, name: str, parked: Parked) -> None:
-        if self._directory is None or parked.size > self._disk_bytes:
+        if self._directory is None:
             return
-        while self._files and self.disk_used + parked.size > self._disk_bytes:
+        data = _pack(parked, self._key)
+        if len(data) > self._disk_bytes:
+            return
+        while self._files and self.disk_used + len(data) > self._disk_bytes:
             self.drop(next(iter(self._files)))
         path = self._directory / (hashlib.sha256(name.encode()).hexdigest()[:24] + _SUFFIX)
-        data = _pack(parked, self._key)
         try:
             handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(handle, "wb") as file:
