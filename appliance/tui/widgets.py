@@ -1,0 +1,236 @@
+"""The panels. Each draws one region of the model when told to; none of them reads events.
+
+They own layout within a panel: how many rows fit, and what goes first when there is little room.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.events import Click
+from textual.message import Message
+from textual.widget import Widget
+
+from appliance.telemetry.spans import Budget, missed, percentile, share_in_budget
+from appliance.tui import draw
+from appliance.tui.link import ScreenClock, ScreenSettings
+from appliance.tui.model import ScreenModel, TurnRow
+
+
+class Panel(Widget):
+    """A region with a titled line on top. Subclasses say what stands in `width` × `height` cells."""
+
+    def __init__(self, model: ScreenModel, settings: ScreenSettings, clock: ScreenClock, id: str) -> None:
+        super().__init__(id=id)
+        self.model, self.settings, self.clock = model, settings, clock
+        self._drawn: Content | None = None
+
+    @property
+    def budget(self) -> Budget:
+        return self.settings.budget
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        raise NotImplementedError
+
+    def render(self) -> Content:
+        self._drawn = self._content()
+        return self._drawn
+
+    def redraw(self) -> bool:
+        """Draw anew if that would change anything; says whether it did."""
+        if self.is_attached and self.display and self._content() != self._drawn:
+            self.refresh()
+            return True
+        return False
+
+    def _content(self) -> Content:
+        width, height = self.content_size
+        return draw.lines(self.rows(width, height)[: max(height, 0)])
+
+
+class Head(Panel):
+    """One line: what this is, whether it is well, and the figure that matters."""
+
+    link = ""
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        model = self.model
+        left: list[draw.Piece] = [("appliance", "bold $primary")]
+        if self.settings.title:
+            left.append((f" {self.settings.title}", draw.FAINT))
+        if self.link:
+            left += [("  ", ""), (f"○ {self.link}", draw.OVER)]
+        elif model.focused is not None:
+            view = model.focused
+            left.append((f"   {draw.SIGNS[view.state]} {view.state.value}", draw.STATE_STYLE.get(view.state, "bold")))
+            if len(model.sessions) > 1:
+                left.append((f"  {view.name}, one of {len(model.sessions)}", draw.FAINT))
+        right = self._figures(width)
+        gap = width - sum(len(p[0]) for p in (*left, *right))
+        if gap < 1:
+            return [draw.text(*left)]
+        return [draw.text(*left, " " * gap, *right)]
+
+    def _figures(self, width: int) -> list[draw.Piece]:
+        timed = self.model.timed()
+        pieces: list[draw.Piece] = []
+        if self.model.capacity is not None and width >= 100:
+            lag = self.model.capacity.loop_lag_ms
+            pieces.append((f"loop lag {lag:.0f} ms   ", draw.OVER if lag > 50 else draw.FAINT))
+        if timed:
+            totals = [parts.voice_to_voice for parts in timed]
+            share = share_in_budget(timed, self.budget)
+            pieces.append((f"{len(timed)} turns   ", draw.FAINT))
+            for name, percent in (("p50", 50.0), ("p95", 95.0)):
+                value = percentile(totals, percent) or 0.0
+                over = value > self.budget.total_ms
+                pieces.append((f"{name} ", draw.FAINT))
+                pieces.append((f"{'▲' if over else ''}{value:.0f} ms   ", draw.OVER if over else "bold"))
+            pieces.append((f"{(share or 0) * 100:.0f}% in budget", "bold"))
+        return pieces
+
+
+class Waterfall(Panel, can_focus=True):
+    """Every turn a row, drawn to scale; below them what each part took and what the chosen turn missed."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Turn up", show=False),
+        Binding("down,j", "move(1)", "Turn down", show=False),
+        Binding("pageup", "move(-10)", show=False),
+        Binding("pagedown", "move(10)", show=False),
+        Binding("home", "move(-100000)", show=False),
+        Binding("end", "move(100000)", show=False),
+        Binding("enter", "open", "Turn detail"),
+    ]
+
+    class Opened(Message):
+        def __init__(self, row: TurnRow) -> None:
+            super().__init__()
+            self.row = row
+
+    def __init__(self, model: ScreenModel, settings: ScreenSettings, clock: ScreenClock, id: str) -> None:
+        super().__init__(model, settings, clock, id)
+        self._chosen: tuple[str, int, str] | None = None  # None: the newest, and it stays the newest
+        self._shown: list[TurnRow] = []
+
+    @property
+    def chosen(self) -> TurnRow | None:
+        turns = self.model.turns
+        return turns[self._index()] if turns else None
+
+    def _index(self) -> int:
+        for i, row in enumerate(self.model.turns):
+            if row.key == self._chosen:
+                return i
+        return len(self.model.turns) - 1
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        if not self.model.turns:
+            return [draw.text(("no turn yet: say something", draw.FAINT))]
+        below: list[Content] = []
+        if height >= 8:
+            below += draw.statistics(self.model.timed(), self.budget, width)
+        if height >= 12:
+            below = [draw.legend(width), draw.text(""), *below]
+        if height >= 4 and self.chosen is not None:
+            below.append(draw.miss_line(self.chosen.record, missed(self.chosen.record, self.budget)))
+        room = max(1, height - len(below))
+        at, turns = self._index(), list(self.model.turns)
+        first = max(0, min(at - room // 2, len(turns) - room))
+        self._shown = turns[first : first + room]
+        full = draw.scale_of(self._shown, self.budget)
+        chosen = turns[at]
+        marked = self.has_focus
+        out = [draw.turn_line(row, self.budget, width, full, marked and row is chosen) for row in self._shown]
+        return [*out, *[draw.text("")] * (room - len(out)), *below]
+
+    def action_move(self, by: int) -> None:
+        turns = self.model.turns
+        if turns:
+            at = max(0, min(len(turns) - 1, self._index() + by))
+            self._chosen = None if at == len(turns) - 1 else turns[at].key
+            self.refresh()
+
+    def action_open(self) -> None:
+        if self.chosen is not None:
+            self.post_message(self.Opened(self.chosen))
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def on_click(self, event: Click) -> None:
+        """A click chooses a turn, a second one on it opens it."""
+        y = event.get_content_offset_capture(self).y
+        if 0 <= y < len(self._shown):
+            row = self._shown[y]
+            again = self.chosen is row and event.chain > 1
+            self._chosen = None if row is self.model.turns[-1] else row.key
+            self.refresh()
+            if again:
+                self.action_open()
+
+
+class Now(Panel):
+    """What the focused session is doing, as curves and words."""
+
+    hide_words = False
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        view = self.model.focused
+        if view is None:
+            return [draw.text(("nobody is here", draw.FAINT))]
+        state = draw.state_line(view, self.clock.now())
+        words = draw.dialogue(view, self.hide_words)
+        if height < 7 or width < 40:
+            return [state, *words]
+        if width >= 76 and height < 12:
+            return self._beside(state, draw.curves(view, width // 2 - 2), words, width)
+        return [state, *draw.curves(view, width), draw.text(""), *words]
+
+    def _beside(self, state: Content, curves: list[Content], words: list[Content], width: int) -> list[Content]:
+        """Curves at the left, words at the right, where the panel is wide and low."""
+        left = width // 2
+        column = [line for block in words for line in block.wrap(width - left)]
+        rows = [state]
+        for i in range(max(len(curves), len(column))):
+            a = curves[i] if i < len(curves) else draw.text("")
+            b = column[i] if i < len(column) else draw.text("")
+            rows.append(Content.assemble(a, " " * max(0, left - a.cell_length), b))
+        return rows
+
+
+class Capacity(Panel):
+    """KV cells, the cap and its sum, the sessions."""
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        model = self.model
+        out: list[Content] = []
+        if model.llm is not None:
+            out.append(draw.text(("KV ", draw.FAINT), *[draw.kv_bar(model.llm, max(8, width - 3))]))
+            if height >= 5:
+                out.append(draw.kv_legend(model.llm, width))
+        sessions = draw.sessions_table(list(model.sessions.values()), model.focus, self.clock.now(), width)
+        if model.capacity is not None:
+            room = height - len(out) - len(sessions) - 1
+            out += draw.cap_lines(model.capacity, room >= len(model.capacity.sum_lines))
+            if model.ladder is not None and model.ladder.level and height >= 6:
+                out.append(draw.text(("  because ", draw.FAINT), model.ladder.reason))
+        if height - len(out) >= 2 and model.sessions:
+            out += sessions
+        return out or [draw.text(("no figures yet", draw.FAINT))]
+
+    def on_click(self, event: Click) -> None:
+        self.model.next_session()
+
+
+class Events(Panel):
+    """The newest lines of the log, none of which holds a word that was spoken."""
+
+    def rows(self, width: int, height: int) -> list[Content]:
+        wall: Callable[[float], str] = self.clock.wall
+        newest = list(self.model.log)[-height:] if height > 0 else []
+        return [draw.log_line(line, wall) for line in newest]
