@@ -66,7 +66,8 @@ class Download:
 
     @property
     def host(self) -> str:
-        return urllib.parse.urlsplit(self.url).hostname or self.url
+        """Who answers for the URL, with the port where it names one: what is remembered as dead."""
+        return urllib.parse.urlsplit(self.url).netloc.rpartition("@")[2] or self.url
 
     def _open(self, offset: int) -> http.client.HTTPResponse:
         url, credentials = _without_credentials(self.url)

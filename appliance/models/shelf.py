@@ -76,7 +76,9 @@ class Shelf:
 
     def glance(self, model: Model, file: ModelFile) -> FileReport:
         """The state of a file by its size and stamp, without hashing it."""
-        return self._report(model, file, stamped_hash(self.where(model, file)))
+        stamped = stamped_hash(self.where(model, file))
+        # A stamp vouches for a good file and never against one.
+        return self._report(model, file, stamped if stamped == self.expected(model, file)[0] else None)
 
     def examine(self, model: Model, file: ModelFile, tick: Tick | None = None) -> FileReport:
         """The state of a file by its hash, whatever a stamp says. Refreshes the stamp of a good file."""
