@@ -6,6 +6,7 @@ models' own published configurations.
 """
 
 import difflib
+import re
 
 from appliance.capacity.geometry import Geometry, Layer, uniform
 from appliance.errors import UsageError
@@ -127,8 +128,15 @@ CATALOGUE: dict[str, Geometry] = {
 }
 
 
+# What files and manifests put around a model's name.
+_DECORATION = re.compile(r"[-_ ](it|instruct|17b-16e|109b( moe)?|q\d\w*)(?=$|[-_ ])")
+
+
 def lookup(name: str) -> Geometry:
-    """The geometry called `name`, spelled loosely ("Gemma 3 4B", "gemma-3-4b"). Raises UsageError with near misses."""
+    """The geometry called `name`, spelled loosely: "Gemma 3 4B", "gemma-3-4b", "gemma-3-4b-it-q4_k_m".
+
+    Raises UsageError with near misses.
+    """
     wanted = _key(name)
     for key, geometry in CATALOGUE.items():
         if wanted in {_key(key), _key(geometry.name)}:
@@ -139,4 +147,5 @@ def lookup(name: str) -> Geometry:
 
 
 def _key(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum() or letter == ".")
+    plain = _DECORATION.sub("", name.lower())
+    return "".join(letter for letter in plain if letter.isalnum() or letter == ".")
