@@ -29,9 +29,8 @@ def test_the_sum_always_adds_up(ops: list[tuple[str, str, int]]) -> None:
             cells.release(name)
             reserved[name] = 0
         elif op == "use":
-            count = min(count, cells.held(name))  # an engine uses what it was promised
-            cells.use(name, count)
-            used[name] = count
+            used[name] = min(count, cells.held(name))  # an engine uses what it was promised
+            cells.use(name, used[name])
         else:
             cells.forget(name)
             used.pop(name, None)

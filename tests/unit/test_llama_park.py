@@ -74,7 +74,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     said: list[str] = []
     shelf = make(tmp_path, said, ram=0)
     tmp_path.joinpath("x").write_text("")
-    shelf._directory = tmp_path / "gone"  # noqa: SLF001  as if somebody removed it while running
+    shelf._directory = tmp_path / "gone"
     shelf.put("a", state(100))
     assert shelf.take("a") is None
     assert len(said) == 1

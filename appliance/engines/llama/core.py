@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from appliance.engines.llama.binding import Floats, Model
+from appliance.engines.llama.gguf import read_geometry
 from appliance.engines.llama.history import Summaries
 from appliance.engines.llama.memory import Memory
 from appliance.engines.llama.meter import Meter
@@ -30,6 +31,7 @@ class Core:
 
     def __init__(self, path: Path, settings: LlamaSettings, say: Callable[[str], None] = lambda _: None) -> None:
         self.settings = settings
+        self.geometry = read_geometry(path)  # refuses files that are no language model before anything native runs
         self.model = Model(path, settings.gpu_layers)
         self.prompts = Prompts(self.model, settings)
         self.memory = Memory(self.model, settings, self.prompts.head, say)
@@ -56,7 +58,6 @@ class Core:
                 seat.open_words = ""
             else:
                 seat.open_words = words
-        self._shrink(seat, 0)
         self._warm(seat)
 
     def anticipate(self, name: str, words: str, answer: Answered) -> None:
@@ -128,6 +129,7 @@ class Core:
     def _warm(self, seat: Seat) -> None:
         """Let idle time bring the KV to the settled turns, so that the next words are all that is new."""
         self.summaries.apply()
+        self._shrink(seat, 0)
         want = seat.base() + self.prompts.word_tokens(seat.open_words)[0]
         self.memory.trim(seat, common(seat.kv, want))
         seat.job = Job(want, IDLE, self._arrival()) if len(want) > len(seat.kv) else None

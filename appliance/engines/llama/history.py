@@ -33,7 +33,7 @@ class Summaries:
         self._memory, self._prompts, self._settings = memory, prompts, settings
         self.seat = Seat("\0summary", SUMMARY)
         self._work: _Work | None = None
-        self._tried: dict[str, int] = {}  # turns a session had when a summary failed: not again before it has more
+        self._tried: dict[str, Turn] = {}  # newest turn when a summary failed: not again before there is another
         self.made = 0
 
     def consider(self, seats: list[Seat], arrival: int) -> None:
@@ -45,7 +45,9 @@ class Summaries:
         full = [s for s in quiet if len(s.kv) > limit]
         for seat in sorted(full, key=lambda s: -len(s.kv)):
             turns = self._oldest(seat)
-            if self._tried.get(seat.name) == len(seat.turns) or self._size(turns) < 2 * self._least():
+            if not turns:
+                continue
+            if self._tried.get(seat.name) is seat.turns[-1] or self._size(turns) < 2 * self._least():
                 continue
             if seat.kv[: len(seat.base())] == seat.base():
                 self._begin(_Work(seat, turns), arrival)
@@ -68,7 +70,8 @@ class Summaries:
         if self._work is not None:
             self._memory.reset(self.seat)
             self._memory.cells.forget(self.seat.name)
-            self._tried[self._work.seat.name] = len(self._work.seat.turns)
+            if self._work.seat.turns:
+                self._tried[self._work.seat.name] = self._work.seat.turns[-1]
         self._work = None
         return had
 
@@ -109,11 +112,11 @@ class Summaries:
         return seat.turns[:count]
 
     def _begin(self, work: _Work, arrival: int) -> None:
-        size = self._size(work.turns)
+        old = [token for turn in work.turns for token in turn.tokens]
         self._memory.reset(self.seat)
-        self._memory.borrow(self.seat, work.seat, size)
-        # Where the whole session had to be lent, the summary covers the newer turns too, which does no harm.
-        want = self.seat.kv + self._prompts.word_tokens(_REQUEST)[0] + self._prompts.middle
+        if self._memory.exact:
+            self._memory.borrow(self.seat, work.seat, len(old))
+        want = old + self._prompts.word_tokens(_REQUEST)[0] + self._prompts.middle
         job = Job(want, IDLE, arrival)
         job.sampling = Sampling(max_tokens=self._settings.summary_tokens, temperature=0.2, repeat_penalty=1.1)
         job.sink = self._add

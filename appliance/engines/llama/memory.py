@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from appliance.engines.llama.binding import MAX_SEQUENCES, Context, Model
+from appliance.engines.llama.binding import MAX_SEQUENCES, PARTIAL_ONLY, Context, Model
 from appliance.engines.llama.cells import Cells
 from appliance.engines.llama.park import Parked, Shelf
 from appliance.engines.llama.seat import Seat
@@ -71,6 +71,9 @@ class Memory:
     def _read_head(self) -> None:
         for start in range(0, len(self.head), self.ctx.batch.room):
             self._decode(PREFIX, start, self.head[start : start + self.ctx.batch.room])
+        if self.model.window:
+            # What lies before the window is masked for good, but shared with all it would never be recycled.
+            self.ctx.load(PREFIX, self.ctx.save(PREFIX, PARTIAL_ONLY), PARTIAL_ONLY)
 
     def _decode(self, seq: int, start: int, tokens: list[int]) -> None:
         self.ctx.batch.clear()
@@ -209,14 +212,12 @@ class Memory:
         self.use(seat)
 
     def borrow(self, seat: Seat, source: Seat, count: int) -> None:
-        """Let `seat` (a reset one) read the first `count` private tokens of `source`: no copy, no cells."""
+        """Let `seat` (a reset one) read the first `count` private tokens of `source`: no copy, no cells.
+
+        Exact memories only: cells of a window that two sequences share are never recycled.
+        """
         head = len(self.head)
-        if self.exact:
-            self.ctx.share(source.seq, seat.seq, head, head + count)
-        else:
-            count = len(source.kv)
-            self.ctx.remove(seat.seq)
-            self.ctx.share(source.seq, seat.seq)
+        self.ctx.share(source.seq, seat.seq, head, head + count)
         seat.kv, seat.borrowed = source.kv[:count], count
         self.use(seat)
 
