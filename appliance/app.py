@@ -12,12 +12,14 @@ from pathlib import Path
 
 from appliance.audio.player import Player
 from appliance.audio.ports import Sink
+from appliance.capacity.geometry import Geometry
 from appliance.clock import Clock, MonotonicClock
 from appliance.config import Config
 from appliance.conversation.conversation import Conversation
 from appliance.conversation.desk import Conduct, Desk, Engines
 from appliance.engines.kokoro import Kokoro
 from appliance.engines.llama.engine import Llama
+from appliance.engines.llama.gguf import read_geometry
 from appliance.engines.piper import Piper
 from appliance.engines.silero import SileroVad
 from appliance.engines.smart_turn import SmartTurn
@@ -103,6 +105,8 @@ class Appliance:
         station: str = "default",
         paced: bool = True,
         conduct: Callable[[], Conduct] = Conduct,
+        turn_began: Callable[[str], None] = lambda _: None,
+        turn_ended: Callable[[str], None] = lambda _: None,
     ) -> Conversation:
         """A conversation that answers on `sink`. Raises NoRoomError when the LLM has no share left."""
         loaded = self._ready()
@@ -119,8 +123,21 @@ class Appliance:
             conduct=conduct,
             measured=paced,
             skills=self.skills,
+            turn_began=turn_began,
+            turn_ended=turn_ended,
         )
         return Conversation(desk, station=station, paced=paced)
+
+    @property
+    def geometry(self) -> Geometry:
+        """Of the language model, from its file."""
+        return read_geometry(self._shelf.path(self.config.models.llm))
+
+    async def wipe(self, session: str) -> None:
+        """Forget the turns of `session`, once the store has them all."""
+        if self.store is not None and self._feed is not None:
+            await self._feed.caught_up()
+            await self.store.forget(session=session)
 
     @property
     def engines(self) -> Engines:

@@ -17,7 +17,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from appliance.audio.settings import EchoSettings, StationSettings
+from appliance.audio.settings import StationSettings, VisitSettings
 from appliance.capacity.ladder import LadderSettings
 from appliance.capacity.limiter import CapacitySettings, Objectives
 from appliance.conversation.desk import TalkSettings
@@ -74,9 +74,9 @@ class Config:
     capacity: CapacitySettings = field(default_factory=CapacitySettings)
     objectives: Objectives = field(default_factory=Objectives)
     ladder: LadderSettings = field(default_factory=LadderSettings)
-    echo: EchoSettings = field(default_factory=EchoSettings)
     store: StoreSettings = field(default_factory=StoreSettings)
     screen: ScreenSettings = field(default_factory=ScreenSettings)
+    visits: VisitSettings = field(default_factory=VisitSettings)
     stations: tuple[StationSettings, ...] = (StationSettings(),)
 
 

@@ -13,7 +13,7 @@ class DeviceSettings:
     device: str = "default"
     rate: int = 0
     channels: int = 0
-    latency_ms: float = 30.0  # asked of the device; more when it underruns
+    latency_ms: float = 30.0  # asked of the device; raise it where it underruns
     start_buffer_ms: float = 20.0  # output: collected before an answer starts
     queue_s: float = 120.0  # output: what may wait to be heard
     gap_ms: float = 300.0  # no sign of life for this long: the device is lost
@@ -29,6 +29,7 @@ class EchoSettings:
     noise_suppression: bool = False
     gain_control: bool = False
     tail_ms: float = 250.0  # half duplex: deaf for so long after the last audible sample
+    residual_db: float = 10.0  # while audible, what stays so far below the expected echo is a rest of it; 0: keep
     strong_echo_dbfs: float = -45.0  # auto: an echo above this after cancelling is too strong…
     weak_cancelling_db: float = 6.0  # …where cancelling removed less than this
 
@@ -44,3 +45,11 @@ class StationSettings:
     wake_word: str = ""  # empty: none; else okay_nabu, hey_jarvis, hey_mycroft, alexa
     language: str = ""  # empty: as the pack says
     push_to_talk: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class VisitSettings:
+    """When a session ends by itself. `wipe`: its turns leave the store with it, as at a kiosk."""
+
+    idle_s: float = 600.0
+    wipe: bool = False

@@ -18,13 +18,16 @@ from appliance.telemetry.spans import KEYS, Budget, missed, share_in_budget, sum
 class Printer:
     """`measured` False: the input was not paced, so times would mean nothing and none are shown."""
 
-    def __init__(self, budget: Budget, *, as_json: bool, measured: bool) -> None:
+    def __init__(self, budget: Budget, *, as_json: bool, measured: bool, turns_as_json: bool = True) -> None:
         self._budget = budget
         self._json = as_json
         self._measured = measured
-        self._out = Console(stderr=as_json, highlight=False)
+        self._turns_as_json = turns_as_json
+        self._out = Console(stderr=as_json or not turns_as_json, highlight=False)
 
     def turn(self, record: TurnRecord) -> None:
+        if self._json and not self._turns_as_json:
+            return
         if self._json:
             print(record_line(record), flush=True)
             return
@@ -39,9 +42,15 @@ class Printer:
 
     def end(self, records: Sequence[TurnRecord], out: Path | None) -> None:
         totals = summary(records, self._budget)
-        if self._json:
-            print(json.dumps({"summary": totals}), flush=True)
-            return
+        if not self._json:
+            self.table(records)
+        print(json.dumps({"summary": totals}), flush=True)
+        if out is not None and records:
+            print(f"The answers were written to {out}", file=sys.stderr)
+
+    def table(self, records: Sequence[TurnRecord]) -> None:
+        """p50, p95, budget and share within it, of each part."""
+        totals = summary(records, self._budget)
         timed = [r.ms for r in records if r.ms is not None]
         if timed:
             table = Table(title="Latency in ms, from the last word to the first sound")
@@ -63,9 +72,6 @@ class Printer:
             self._out.print(table)
         elif records and not self._measured:
             self._out.print("\nLatency was not measured: --fast does not wait for real time.")
-        print(json.dumps({"summary": totals}), flush=True)
-        if out is not None and records:
-            print(f"The answers were written to {out}", file=sys.stderr)
 
 
 def record_line(record: TurnRecord) -> str:

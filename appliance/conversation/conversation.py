@@ -56,6 +56,7 @@ class Conversation:
         self._last_reply = ""
         self._language = "en"
         self._failure: BaseException | None = None
+        self._told_to_end = False
         self._tape = Tape(settings.gate.max_turn_ms / 1000 + 15)
         self._turns = 0
         self._hearing: Hearing | None = None
@@ -100,6 +101,11 @@ class Conversation:
         """Cut the answer that is being given, as the interrupt key does. What was heard is kept."""
         if self._answering is not None:
             await self._cut_answer()
+            self._become(State.LISTENING if self._hearing is None else State.HEARING)
+
+    def finish_turn(self) -> None:
+        """The person says by a key that they are done; the turn is over with the next block."""
+        self._told_to_end = self._hearing is not None
 
     # listening
 
@@ -197,6 +203,10 @@ class Conversation:
         """With what is known by now: think ahead, look again, end the turn, or wait."""
         if hearing.over_answer and await self._weigh_interruption(hearing):
             return
+        if self._told_to_end:
+            self._told_to_end = False
+            await self._turn_over(hearing, "key")
+            return
         if hearing.silence_ms <= 0:
             return
         desk = self._desk
@@ -235,6 +245,7 @@ class Conversation:
         attempt = hearing.release()
         attempt.release(now)
         self._hearing = None
+        desk.turn_began(self.session)
         self._answering = Answering(desk, hearing, attempt, reason, self._station)
         self._answering.task.add_done_callback(self._answered)
         self._become(State.THINKING)
@@ -298,6 +309,7 @@ class Conversation:
     # ends
 
     def _answered(self, task: "asyncio.Task[events.TurnRecord | None]") -> None:
+        self._desk.turn_ended(self.session)
         if self._answering is not None and self._answering.task is task:
             self._answering = None
             if self._hearing is None:

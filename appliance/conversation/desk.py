@@ -83,3 +83,5 @@ class Desk:
     conduct: Callable[[], Conduct]
     measured: bool = True  # latency means something: the input is paced in real time
     skills: Skills | None = None
+    turn_began: Callable[[str], None] = lambda _: None  # with the session's name, for the limiter's books
+    turn_ended: Callable[[str], None] = lambda _: None

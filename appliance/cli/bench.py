@@ -1,0 +1,12 @@
+"""`appliance bench`: measurements. Each ends with one JSON object on the last line of stdout."""
+
+import typer
+
+from appliance.cli import bench_latency
+
+app = typer.Typer(
+    help="Measure this box: latency, load, end of turn, recognition, language model, voice.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+app.command("latency", epilog="Example: appliance bench latency --tier tiny --repeat 2")(bench_latency.latency)

@@ -1,0 +1,140 @@
+"""The appliance as a service: stations, reception and the screen's door around one `Appliance`, started and
+stopped in order.
+
+It owns that order: engines warm before anyone is let in, drained before engines stop. What a station does is
+`visit`'s business, who is let in is `reception`'s.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable
+
+from appliance import events
+from appliance.app import Appliance
+from appliance.audio.devices import AudioHost, StationAudio, open_station
+from appliance.calibrate import calibration
+from appliance.ceiling import ceiling
+from appliance.config import Config
+from appliance.reception import Reception
+from appliance.telemetry.metrics import Metrics
+from appliance.visit import Visits
+
+_log = logging.getLogger(__name__)
+
+
+class Service:
+    """`await start()`, then `await serve()` until `stop()` is called."""
+
+    def __init__(self, config: Config, box: Appliance) -> None:
+        self.config = config
+        self.box = box
+        self.metrics = Metrics(config.budget)
+        self.reception: Reception | None = None
+        self.visits: list[Visits] = []
+        self._audio: list[StationAudio] = []
+        self._host: AudioHost | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+
+    async def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
+        """Load, warm, measure and open the stations. Raises ApplianceError."""
+        config, box = self.config, self.box
+        await box.start(progress)
+        progress("measuring this box")
+        cap = ceiling(config, box.geometry, await calibration(box))
+        self.reception = Reception(cap, config.capacity, config.ladder, self.metrics, box.bus, box.clock)
+        assert box.loaded is not None
+        await self.reception.rehearse(box.loaded.voice)
+        self._tasks.append(asyncio.create_task(self.metrics.run(box.bus.subscribe(durable=True))))
+        self._tasks.append(asyncio.create_task(self.reception.run()))
+        self._host = await asyncio.to_thread(AudioHost)
+        for settings in config.stations:
+            audio = open_station(settings, self._host, box.clock, box.bus.publish)
+            self._audio.append(audio)
+            self.visits.append(
+                Visits(
+                    box,
+                    self.reception,
+                    audio.source,
+                    audio.sink,
+                    config.visits,
+                    station=settings.name,
+                    push_to_talk=settings.push_to_talk,
+                )
+            )
+
+    async def serve(self) -> None:
+        """Run all stations until `stop`."""
+        stations = [asyncio.create_task(self._station(visits)) for visits in self.visits]
+        stopper = asyncio.create_task(self._stopping.wait())
+        await asyncio.wait([stopper])
+        assert self.reception is not None
+        self.reception.drain()
+        await asyncio.gather(*(visits.stop() for visits in self.visits))
+        for task in stations:
+            task.cancel()
+        await asyncio.gather(*stations, return_exceptions=True)
+
+    def stop(self) -> None:
+        """Begin to drain; `serve` returns when the running turns have ended. Safe to call twice."""
+        self._stopping.set()
+
+    async def close(self) -> None:
+        """Input first, then output, then the engines."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for audio in self._audio:
+            await audio.close()
+        if self._host is not None:
+            await asyncio.to_thread(self._host.stop)
+        await self.box.stop()
+
+    # what the screen's keys do
+
+    def talk(self, session: str) -> None:
+        for visits in self._of(session):
+            visits.talk()
+
+    def mute(self, session: str) -> None:
+        for visits, audio in zip(self.visits, self._audio, strict=True):
+            if visits in self._of(session):
+                audio.source.mute(not audio.source.muted)
+                state = events.State.MUTED if audio.source.muted else events.State.LISTENING
+                self.box.bus.publish(
+                    events.StateChanged(at=self.box.clock.now(), session=session or visits.station, state=state)
+                )
+
+    def interrupt(self, session: str) -> None:
+        for visits in self._of(session):
+            if visits.conversation is not None:
+                self._tasks.append(asyncio.ensure_future(visits.conversation.interrupt()))
+
+    def _of(self, session: str) -> list[Visits]:
+        """The station that `session` sits at; all of them for an empty name."""
+        named = [
+            v
+            for v in self.visits
+            if v.station == session or (v.conversation is not None and v.conversation.session == session)
+        ]
+        return named or self.visits
+
+    async def _station(self, visits: Visits) -> None:
+        """One station must not take the others with it: what goes wrong is said, and it begins again."""
+        while not self._stopping.is_set():
+            try:
+                await visits.run()
+                return
+            except Exception as error:  # noqa: BLE001  the edge of a station's task: said, and begun again
+                _log.exception("station %s failed", visits.station)
+                self.box.bus.publish(
+                    events.Notice(
+                        at=self.box.clock.now(),
+                        level="error",
+                        message=f"station {visits.station} failed ({type(error).__name__}) and begins again",
+                        hint="appliance doctor",
+                    )
+                )
+                with contextlib.suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), 1.0)
