@@ -175,23 +175,32 @@ class DeviceSource:
     def _pump(self) -> None:
         cutter = _Cutter(self._cleaner)
         while not self._closing:
-            if not self._captured:
-                time.sleep(_NAP_S)
-                continue
+            for mono, first, clock in self._take():
+                change = ""
+                for block in cutter.feed(mono, first, clock):
+                    change = self.levels.feed(block.samples) or change
+                    self._deliver(block)
+                if change:
+                    self._report("input", self.wanted, "open" if change == "ok" else change, "")
+            # Wake when the next block can be complete, not at every callback.
+            due = self._alive_at + cutter.missing_s
+            time.sleep(min(BLOCK / RATE, max(_NAP_S, due - time.monotonic())))
+
+    def _take(self) -> list[tuple[Audio, int, StreamClock]]:
+        """What was captured since, as uninterrupted stretches of mono."""
+        stretches: list[tuple[list[Audio], int, StreamClock, int]] = []
+        while self._captured:
             try:
                 first, data, clock = self._captured.popleft()
             except IndexError:  # muted between the look and the taking
-                continue
-            instant = clock.instant(first)
-            if instant is None:
-                continue
+                break
             mono = data.mean(axis=1) if data.shape[1] > 1 else data[:, 0]
-            change = ""
-            for block in cutter.feed(mono, first, clock):
-                change = self.levels.feed(block.samples) or change
-                self._deliver(block)
-            if change:
-                self._report("input", self.wanted, "open" if change == "ok" else change, "")
+            if stretches and stretches[-1][2] is clock and stretches[-1][3] == first:
+                pieces, begin, _, _ = stretches.pop()
+                stretches.append(([*pieces, mono], begin, clock, first + len(mono)))
+            else:
+                stretches.append(([mono], first, clock, first + len(mono)))
+        return [(np.concatenate(pieces), first, clock) for pieces, first, clock, _ in stretches]
 
     def _deliver(self, block: Block) -> None:
         loop = self._loop
@@ -217,6 +226,11 @@ class _Cutter:
         self._held: Audio = EMPTY
         self._start = 0  # position of _held[0]
         self._cut = 0  # samples at 16 kHz cut from this stretch
+
+    @property
+    def missing_s(self) -> float:
+        """How much sound is wanting for the next block."""
+        return (BLOCK - len(self._held)) / RATE
 
     def feed(self, mono: Audio, first: int, clock: StreamClock) -> list[Block]:
         if clock is not self._clock or first != self._expected:

@@ -6,6 +6,7 @@ soxr's stream works in blocks: at its default quality it holds back 6 to 40 ms o
 file and 5 % of a voice-to-voice budget. `LiveResampler` holds back half of its filter, about 1 ms.
 """
 
+from functools import lru_cache
 from math import gcd
 from typing import Any, cast
 
@@ -58,7 +59,7 @@ class LiveResampler:
         common = gcd(rate_in, rate_out)
         self._up, self._down = rate_out // common, rate_in // common
         self._half = int(np.ceil(_CROSSINGS * max(1.0, rate_in / rate_out)))
-        self._bank = self._make_bank() if rate_in != rate_out else None
+        self._bank = _bank(self._up, self._half, rate_out / rate_in) if rate_in != rate_out else None
         self._restart()
 
     def _restart(self) -> None:
@@ -110,15 +111,16 @@ class LiveResampler:
             self._origin -= cycles * self._down
             self._taken -= cycles * self._down
 
-    def _make_bank(self) -> NDArray[np.float32]:
-        """One filter of 2 * half taps for each of the `up` phases, each with unit gain at 0 Hz."""
-        offsets = np.arange(2 * self._half) - (self._half - 1)
-        phases = np.arange(self._up)[:, None] / self._up
-        distance = offsets[None, :] - phases  # input samples between a tap and the output's place
-        cutoff = _PASS * min(1.0, self.rate_out / self.rate_in)
-        inside = np.clip(1.0 - (distance / self._half) ** 2, 0.0, None)
-        bank = np.sinc(cutoff * distance) * np.i0(_BETA * np.sqrt(inside))
-        return cast(NDArray[np.float32], (bank / bank.sum(axis=1, keepdims=True)).astype(np.float32))
+
+@lru_cache(maxsize=16)
+def _bank(up: int, half: int, ratio: float) -> NDArray[np.float32]:
+    """One filter of 2 * half taps for each of the `up` phases, each with unit gain at 0 Hz. Not to be written to."""
+    offsets = np.arange(2 * half) - (half - 1)
+    phases = np.arange(up)[:, None] / up
+    distance = offsets[None, :] - phases  # input samples between a tap and the output's place
+    inside = np.clip(1.0 - (distance / half) ** 2, 0.0, None)
+    bank = np.sinc(_PASS * min(1.0, ratio) * distance) * np.i0(_BETA * np.sqrt(inside))
+    return cast(NDArray[np.float32], (bank / bank.sum(axis=1, keepdims=True)).astype(np.float32))
 
 
 def resample(audio: Audio, rate_in: int, rate_out: int) -> Audio:

@@ -24,6 +24,7 @@ from appliance.errors import EngineError
 
 _FADE_S = 0.005
 _HISTORY_S = 4.0
+_JUMP_S = 0.008  # output stamps are steady; what exceeds this is an underrun
 
 
 class DeviceSink:
@@ -52,7 +53,7 @@ class DeviceSink:
         self._played = 0
         self._waiting_since = 0.0
         # Written by the callback alone:
-        self._clock = StreamClock(self._rate)
+        self._clock = StreamClock(self._rate, jump_s=_JUMP_S)
         self._frames = 0  # handed to the device, silence included
         self._dry = True
         self._period = 0  # the most frames a callback has asked for
@@ -179,7 +180,7 @@ class DeviceSink:
             self._base, self._rate = (base, self._ring.taken), rate
             self._held = None if self._held is None else self._ring.taken
             self.history = History(int(_HISTORY_S * rate))
-        self._clock = StreamClock(rate)
+        self._clock = StreamClock(rate, jump_s=_JUMP_S)
         self._frames = self.history.written
         self.history_clock = self._clock
         self._dry = True

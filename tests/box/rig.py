@@ -129,7 +129,9 @@ class Rig:
     @contextmanager
     def echo(self, gain_db: float = -10.0, delay_ms: int = 80) -> Iterator[None]:
         """Feed the loudspeaker back into the microphone."""
-        number = self.load("echo", f"module-loopback source=spk.monitor sink=micfeed latency_msec={delay_ms}")
+        number = self.load(
+            "echo", f"module-loopback source=spk.monitor sink=micfeed latency_msec={delay_ms} adjust_time=0"
+        )
         try:
             for entry in (self._pactl("list", "short", "sink-inputs") or "").splitlines():
                 if f"\t{number}\t" in entry or "module-loopback" in entry:
