@@ -11,7 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from appliance.config import Config
-    from appliance.service import Service
+    from appliance.service.service import Service
 
 
 def run(
@@ -32,7 +32,7 @@ def run(
 
 async def _run(config: "Config", db: Path | None, *, screen: bool) -> None:
     from appliance.app import Appliance
-    from appliance.service import Service
+    from appliance.service.service import Service
     from appliance.telemetry.log import setup_logging
 
     setup_logging("error" if screen else "info")

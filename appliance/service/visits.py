@@ -21,7 +21,7 @@ from appliance.conversation.conversation import Conversation
 from appliance.engines.ports import BLOCK
 from appliance.errors import ApplianceError
 from appliance.events import State
-from appliance.reception import REFUSED, WAITING, Reception
+from appliance.service.reception import REFUSED, WAITING, Reception
 from appliance.turns.gate import Gate, SpeechStart
 
 _KEPT_BLOCKS = 94  # 3 s from before the session was open: its first words

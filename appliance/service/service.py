@@ -13,12 +13,12 @@ from collections.abc import Callable
 from appliance import events
 from appliance.app import Appliance
 from appliance.audio.devices import AudioHost, StationAudio, open_station
-from appliance.calibrate import calibration
-from appliance.ceiling import ceiling
 from appliance.config import Config
-from appliance.reception import Reception
+from appliance.service.calibrate import calibration
+from appliance.service.ceiling import ceiling
+from appliance.service.reception import Reception
+from appliance.service.visits import Visits
 from appliance.telemetry.metrics import Metrics
-from appliance.visit import Visits
 
 _log = logging.getLogger(__name__)
 
