@@ -21,7 +21,13 @@ class Room:
     available_bytes: float
     asr_bytes: float = 0.0
     tts_bytes: float = 0.0
+    process_bytes: float = 0.0  # the interpreter and libraries, or the driver's own context
     reserve_bytes: float = 0.0
+
+    @property
+    def beside_bytes(self) -> float:
+        """Everything that is not the LLM's."""
+        return self.asr_bytes + self.tts_bytes + self.process_bytes + self.reserve_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +43,11 @@ class Cap:
 def memory_cap(geometry: Geometry, plan: KvPlan, room: Room) -> Cap:
     """The most sessions whose whole context fits in `room`: the largest n that llama.cpp can allocate.
 
-    `plan.sessions` is ignored. Raises UsageError for a plan that makes no sense.
+    `plan.sessions` sets only the buffers that the sum shows. Raises UsageError for a plan that makes no sense.
     """
-    beside = room.asr_bytes + room.tts_bytes + room.reserve_bytes
 
     def needed(sessions: int) -> float:
-        return kv_budget(geometry, replace(plan, sessions=sessions)).total_bytes + beside
+        return kv_budget(geometry, replace(plan, sessions=sessions)).total_bytes + room.beside_bytes
 
     most = MAX_SEQUENCES - plan.reserved_sequences
     low, high = 0, most
@@ -61,30 +66,32 @@ def smaller(memory: Cap, *others: Cap) -> Cap:
     return Cap(
         least.sessions,
         least.limited_by,
-        (*lines, f"{least.sessions} sessions, limited by {least.limited_by}"),
+        (*lines, f"{least.sessions:>9}  sessions in all, limited by {least.limited_by}"),
         memory.short_bytes,
     )
 
 
 def configured(sessions: int) -> Cap:
     """An installer's own number as a cap."""
-    return Cap(sessions, "config", (f"{size(0)}  config allows {sessions} sessions".replace(size(0), " " * 9),))
+    return Cap(sessions, "config", (f"{sessions:>9}  sessions by config",))
 
 
 def _sum(geometry: Geometry, plan: KvPlan, room: Room, sessions: int) -> tuple[str, ...]:
     """Available - weights - ASR - TTS - compute - reserve = bytes for K/V; ÷ bytes a session = sessions."""
-    one = kv_budget(geometry, replace(plan, sessions=max(1, sessions)))
+    # Buffers are those of the run that will really be: as many sessions as planned, or as fit.
+    one = kv_budget(geometry, replace(plan, sessions=max(1, min(sessions, plan.sessions))))
     fixed = replace(plan, sessions=1)
     first = kv_budget(geometry, fixed).kv_bytes
     second = kv_budget(geometry, replace(fixed, sessions=2)).kv_bytes
     compute = one.compute_bytes + one.output_bytes
-    left = room.available_bytes - one.weights_bytes - room.asr_bytes - room.tts_bytes - compute - room.reserve_bytes
+    left = room.available_bytes - one.weights_bytes - compute - room.beside_bytes
     each = max(1, second - first)
     terms = [
         (room.available_bytes, f"  {room.where}"),
         (-one.weights_bytes, "  LLM weights"),
         (-room.asr_bytes, "  ASR"),
         (-room.tts_bytes, "  TTS"),
+        (-room.process_bytes, "  process and libraries"),
         (-compute, "  compute and output buffers"),
         (-room.reserve_bytes, "  reserve"),
     ]
@@ -96,5 +103,6 @@ def _sum(geometry: Geometry, plan: KvPlan, room: Room, sessions: int) -> tuple[s
     state = ", its recurrent state" if one.state_bytes else ""
     lines.append(f"{size(left)}  left for K/V{note}")
     lines.append(f"{size(each)}  a session: {per_token}{windows}{state}")
-    lines.append(f"{sessions:>9}  sessions by memory")
+    limit = ", llama.cpp's most" if sessions == MAX_SEQUENCES - plan.reserved_sequences else ""
+    lines.append(f"{sessions:>9}  sessions by memory{limit}")
     return tuple(lines)
