@@ -97,7 +97,7 @@ def read(text: str, language: str = "en", *, asked: bool = False, dictating: boo
 def _open_end(words: list[str], lex: Lexicon, *, asked_out: bool) -> bool:
     """`asked_out`: the transcriber heard a question's melody, so that a last "for" or "about" may stand."""
     last = words[-1]
-    return last in lex.open or (last in lex.leaning and not (asked_out and len(words) >= 4))
+    return last in lex.open or (last in lex.leaning and not (asked_out and len(words) >= 3))
 
 
 def _ends_in(words: list[str], phrases: frozenset[str]) -> bool:
