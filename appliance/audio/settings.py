@@ -42,7 +42,9 @@ class StationSettings:
     input: DeviceSettings = field(default_factory=DeviceSettings)
     output: DeviceSettings = field(default_factory=DeviceSettings)
     echo: EchoSettings = field(default_factory=EchoSettings)
-    wake_word: str = ""  # empty: none; else okay_nabu, hey_jarvis, hey_mycroft, alexa
+    wake_word: str = ""  # empty: always listening; else okay_nabu, hey_jarvis, hey_mycroft or alexa
+    follow_up_s: float = 8.0  # after an answer, no wake word is needed for so long
+    chime: bool = True  # when the wake word was heard
     language: str = ""  # empty: as the pack says
     push_to_talk: bool = False
 
