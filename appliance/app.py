@@ -129,6 +129,11 @@ class Appliance:
         return Conversation(desk, station=station, paced=paced)
 
     @property
+    def voice_rate(self) -> int:
+        """Samples a second of the voice."""
+        return self._ready().voice.sample_rate
+
+    @property
     def geometry(self) -> Geometry:
         """Of the language model, from its file."""
         return read_geometry(self._shelf.path(self.config.models.llm))

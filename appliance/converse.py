@@ -45,10 +45,11 @@ async def hold_in(
     *,
     session: str = "",
     conduct: Callable[[], Conduct] = Conduct,
+    sink: FileSink | None = None,
 ) -> list[TurnRecord]:
     """The same in an appliance that already runs; several may be held at once."""
     source = FileSource([], box.clock, pace=talk.paced)
-    sink = FileSink(box.loaded.voice.sample_rate if box.loaded else 22_050, box.clock, paced=talk.paced, out=talk.out)
+    sink = sink or FileSink(box.voice_rate, box.clock, paced=talk.paced, out=talk.out)
     subscription = box.bus.subscribe(durable=True)
     conversation = await box.open(sink, session=session, paced=talk.paced, conduct=conduct)
     records: list[TurnRecord] = []

@@ -2,7 +2,7 @@
 
 import typer
 
-from appliance.cli import bench_latency
+from appliance.cli import bench_latency, bench_load
 
 app = typer.Typer(
     help="Measure this box: latency, load, end of turn, recognition, language model, voice.",
@@ -10,3 +10,4 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("latency", epilog="Example: appliance bench latency --tier tiny --repeat 2")(bench_latency.latency)
+app.command("load")(bench_load.load)

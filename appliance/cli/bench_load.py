@@ -1,0 +1,141 @@
+"""`appliance bench load`: how many conversations this box really holds."""
+
+import asyncio
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from appliance.errors import UsageError
+
+if TYPE_CHECKING:
+    from appliance.bench.load import Point
+    from appliance.capacity.limiter import Objectives
+    from appliance.config import Config
+
+
+def load(
+    closed: Annotated[str, typer.Option(metavar="N,N,…", help="Conversations at once.")] = "",
+    open_: Annotated[str, typer.Option("--open", metavar="R,R,…", help="Arrivals a second.")] = "",
+    turns: Annotated[int, typer.Option(min=1, help="Questions of each conversation (closed).")] = 6,
+    seconds: Annotated[float, typer.Option(min=1, help="Length of each point (open).")] = 60.0,
+    limiter: Annotated[bool, typer.Option("--limiter", help="Arrivals ask the admission limiter first.")] = False,
+    objective: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML: v2v_ms_p95, …")] = None,
+    tier: Annotated[str, typer.Option(metavar="NAME", help="tiny, starter, …")] = "starter",
+    config: Annotated[Path | None, typer.Option(metavar="FILE", help="A TOML file instead of a tier.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE.jsonl", help="Every turn, failures too.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Only the JSON line.")] = False,
+    report: Annotated[Path | None, typer.Option(metavar="FILE.html", help="Draw the result as one page.")] = None,
+) -> None:
+    """Hold more and more conversations with real models in real time until an objective breaks.
+
+    Example: appliance bench load --tier tiny --closed 1,2,4
+    """
+    from appliance.bench.load import safe_sessions, write_turns
+    from appliance.capacity.tts import plan_tts
+    from appliance.config import load as load_config
+
+    if bool(closed) == bool(open_):
+        raise UsageError("bench load needs one of --closed and --open", "for example --closed 1,2,4")
+    settings = load_config(config, None if config else tier)
+    objectives = _objectives(objective, settings)
+    loads = _numbers(closed or open_, whole=bool(closed))
+    points = asyncio.run(_measure(settings, objectives, loads, bool(closed), turns, seconds, limiter))
+    if out is not None:
+        write_turns(out, points)
+    if not as_json:
+        _table(points)
+    if report is not None:
+        from appliance.bench.report import write_load
+
+        write_load(report, points, settings)
+    safe = safe_sessions(points)
+    result: dict[str, object] = {"tier": settings.tier, "points": [p.as_dict() for p in points], "safe_sessions": safe}
+    if safe:
+        result["replicas_for"] = {str(n): plan_tts(safe, n).replicas for n in (100, 250, 500)}
+    print(json.dumps(result))
+
+
+async def _measure(
+    settings: "Config",
+    objectives: "Objectives",
+    loads: list[float],
+    closed: bool,
+    turns: int,
+    seconds: float,
+    limiter: bool,
+) -> "list[Point]":
+    from appliance.app import Appliance
+    from appliance.bench.load import closed_loop, open_loop
+    from appliance.demo import questions
+    from appliance.service.calibrate import calibration
+    from appliance.service.ceiling import ceiling
+    from appliance.service.reception import Reception
+    from appliance.telemetry.metrics import Metrics
+
+    files = [question.open() for question in questions()]
+    points = []
+    async with Appliance(settings) as box:
+        for load_ in loads:
+            print(f"measuring {load_:g} {'sessions' if closed else 'arrivals a second'} …", file=sys.stderr)
+            if closed:
+                points.append(await closed_loop(box, files, int(load_), turns, objectives))
+                continue
+            reception = watch = None
+            if limiter:
+                metrics = Metrics(settings.budget)
+                cap = ceiling(settings, box.geometry, await calibration(box))
+                reception = Reception(cap, settings.capacity, settings.ladder, metrics, box.bus, box.clock)
+                watch = [
+                    asyncio.create_task(metrics.run(box.bus.subscribe())),
+                    asyncio.create_task(reception.run()),
+                ]
+            points.append(await open_loop(box, files, load_, seconds, objectives, reception=reception))
+            for task in watch or ():
+                task.cancel()
+    return points
+
+
+def _objectives(path: Path | None, settings: "Config") -> "Objectives":
+    """Those of the file, else 99 % of turns, the tier's voice-to-voice objective and 100 ms of starvation."""
+    import tomllib
+    from dataclasses import fields, replace
+
+    from appliance.capacity.limiter import Objectives
+
+    if path is None:
+        return settings.objectives
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read as TOML ({error})", "keys: v2v_ms_p95, starvation_ms_p95") from None
+    known = {f.name for f in fields(Objectives)}
+    for key, value in values.items():
+        if key not in known or not isinstance(value, int | float):
+            raise UsageError(f"{path}: {key} is not an objective with a number", f"known: {', '.join(sorted(known))}")
+    return replace(settings.objectives, **values)
+
+
+def _numbers(text: str, *, whole: bool) -> list[float]:
+    try:
+        numbers = [int(part) if whole else float(part) for part in text.split(",")]
+    except ValueError:
+        raise UsageError(f"{text!r} is not a list of numbers", "for example 1,2,4,8") from None
+    if not numbers or min(numbers) <= 0:
+        raise UsageError(f"{text!r}: loads are above zero", "for example 1,2,4,8")
+    return [float(n) for n in numbers]
+
+
+def _table(points: "list[Point]") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("load", "turns", "failed", "refused", "v2v p50", "v2v p95", "starvation p95", "safe")
+    for point in points:
+        row = point.as_dict()
+        cells = [f"{point.load:g}", *(str(row[key]) for key in ("turns", "failed", "refused"))]
+        cells += [f"{row[key]} ms" for key in ("v2v_ms_p50", "v2v_ms_p95", "starvation_ms_p95")]
+        table.add_row(*cells, "yes" if point.safe else "no")
+    Console(stderr=True).print(table)
