@@ -51,6 +51,7 @@ class Llama:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._ready: Future[None] = Future()
+        self._resting: list[Future[None]] = []  # touched on the thread only
 
     async def start(self) -> None:
         """Load the model and read the system prompt. Raises ModelFileError, EngineError or UsageError."""
@@ -76,6 +77,12 @@ class Llama:
     async def stats(self) -> LlmStats:
         """A snapshot taken between two steps."""
         return await self.call(lambda core: core.stats())
+
+    async def at_rest(self) -> None:
+        """Return when nothing is left to evaluate: no answer, no draft, no idle work."""
+        future: Future[None] = Future()
+        self.post(lambda _: self._resting.append(future), future.set_exception)
+        await asyncio.wrap_future(future)
 
     async def call(self, fn: Callable[[Core], T]) -> T:
         """Run `fn` on the thread between two steps."""
@@ -129,11 +136,17 @@ class Llama:
                 break
             worked = self._step(core)
             self._deliver(core)
+            if not worked and self._resting:
+                resting, self._resting = self._resting, []
+                for future in resting:
+                    future.set_result(None)
             if not worked or time.monotonic() - published >= self.settings.stats_every_s:
                 published = time.monotonic()
                 self._publish(core.stats())
         core.close()
         self._deliver(core)
+        for future in self._resting:
+            future.set_result(None)
 
     def _publish(self, stats: LlmStats) -> None:
         if self._on_stats is not None and self._loop is not None:

@@ -105,6 +105,14 @@ class Memory:
             state_bytes_per_token=len(state) / (count + count // 2 + 3),
         )
 
+    def time_head_ms(self) -> float:
+        """How long reading the shared head takes again, in ms: what sharing saves each new session."""
+        started = time.perf_counter()
+        for start in range(0, len(self.head), self.ctx.batch.room):
+            self._decode(SCRATCH, start, self.head[start : start + self.ctx.batch.room])
+        self.ctx.remove(SCRATCH)
+        return (time.perf_counter() - started) * 1000
+
     # -- places --------------------------------------------------------------------------------------------
 
     def place(self, seat: Seat) -> bool:
