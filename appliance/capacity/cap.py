@@ -21,8 +21,8 @@ class Room:
     available_bytes: float
     asr_bytes: float = 0.0
     tts_bytes: float = 0.0
-    process_bytes: float = 0.0  # the interpreter and libraries, or the driver's own context
     reserve_bytes: float = 0.0
+    process_bytes: float = 0.0  # the interpreter and libraries, or the driver's own context
 
     @property
     def beside_bytes(self) -> float:

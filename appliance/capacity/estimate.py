@@ -17,7 +17,8 @@ from appliance.capacity.predict import Calibration
 _CORE_BANDWIDTH = 7e9  # bytes a second that one core reads while it decodes
 _CORES_THAT_ADD = 6  # memory channels are full then
 _LAYER_MS = 0.35  # on the CPU, whatever its size
-_CORE_FLOPS = 4.5e10
+_CORE_FLOPS = 5.4e10
+_PROMPT_MS = 6.6  # of one core, for each prompt token, whatever the model
 _GPU_SHARE = 0.9  # of the bandwidth that decoding reaches
 _GPU_MORE = 0.03  # of a step, for each further sequence
 PROCESS_BYTES = 250_000_000  # the interpreter, its libraries, VAD and end-of-turn models
@@ -51,15 +52,14 @@ def tts_bytes(speech: Speech) -> int:
 def calibration(geometry: Geometry, cores: int, bandwidth_bytes_s: float, asr: Speech, tts: Speech) -> Calibration:
     """Speeds of `cores`, and of a GPU with `bandwidth_bytes_s` for the LLM (0: none, it runs on the cores)."""
     read = geometry.weights_bytes * geometry.experts_share
-    parameters = read / 0.6
     if bandwidth_bytes_s:
         step = read / (bandwidth_bytes_s * _GPU_SHARE) * 1e3 + 0.5
         more = step * _GPU_MORE
         # Prompts are bound by arithmetic, which grows with bandwidth from one GPU to the next.
-        prefill = bandwidth_bytes_s * 60 / parameters
+        prefill = bandwidth_bytes_s * 36 / read
     else:
         step = read / (_CORE_BANDWIDTH * min(cores, _CORES_THAT_ADD)) * 1e3 + _LAYER_MS * len(geometry.layers)
-        prefill = _CORE_FLOPS * cores / (2 * parameters)
+        prefill = cores * 1e3 / (_PROMPT_MS + 2e3 * _multiplied(geometry) / _CORE_FLOPS)
         more = min(step, 1e3 / prefill)
     wide = max(1.0, min(cores, 8) / 2)
     asr_rtf = 0.08 if asr.on_gpu else 0.11 * (asr.file_bytes / 145e6) ** 0.8 / wide
@@ -75,3 +75,11 @@ def calibration(geometry: Geometry, cores: int, bandwidth_bytes_s: float, asr: S
         llm_threads=0 if bandwidth_bytes_s else cores,
         tts_threads=1 if tts.on_gpu else min(4, cores),
     )
+
+
+def _multiplied(geometry: Geometry) -> float:
+    """Weights that each prompt token is multiplied with: all layers, not the vocabulary."""
+    queries = geometry.heads * geometry.key_length
+    keys = sum(layer.k + layer.v for layer in geometry.layers) / max(1, len(geometry.layers))
+    each = geometry.embedding * (2 * queries + keys) + 3 * geometry.embedding * geometry.feed_forward
+    return len(geometry.layers) * each

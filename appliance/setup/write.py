@@ -1,0 +1,110 @@
+"""The user's own config: a tier's name and what differs from it, written once, never over somebody's edits unasked.
+
+Owns the file's form, its fingerprint (by which an edited file is known) and its backups.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from appliance.errors import ApplianceError, UsageError
+
+_MARK = re.compile(r"^# fingerprint: ([0-9a-f]{16})$", re.MULTILINE)
+_HEAD = """# Written by `appliance setup`. Only what differs from configs/{tier}.toml stands here.
+# fingerprint: {fingerprint}
+
+"""
+
+Differences = Mapping[str, Any]  # keys, or tables of keys, as in the tier files
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    path: Path
+    backup: Path | None  # where the file that was there before lies now
+    changed: bool  # False when the same content was there already
+
+
+def render(tier: str, differences: Differences) -> str:
+    """The whole text of a user config."""
+    body = f'tier = "{tier}"\n'
+    plain = {key: value for key, value in differences.items() if not isinstance(value, Mapping)}
+    body += "".join(f"{key} = {_value(value)}\n" for key, value in plain.items())
+    for table, keys in differences.items():
+        if isinstance(keys, Mapping) and keys:
+            body += f"\n[{table}]\n" + "".join(f"{key} = {_value(value)}\n" for key, value in keys.items())
+    return _HEAD.format(tier=tier, fingerprint=_fingerprint(body)) + body
+
+
+def edited(path: Path) -> bool:
+    """Whether the file at `path` is not as set-up wrote it. An absent file is not edited."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return False
+    except (OSError, UnicodeDecodeError):
+        return True
+    mark = _MARK.search(text)
+    return mark is None or _fingerprint(text[mark.end() :].lstrip("\n")) != mark.group(1)
+
+
+def write_config(path: Path, tier: str, differences: Differences, *, replace_edited: bool = False) -> Written:
+    """Write the config atomically; whatever was there is kept as a backup beside it.
+
+    Raises UsageError when the file was edited and `replace_edited` is False, ApplianceError when it cannot be written.
+    """
+    text = render(tier, differences)
+    if edited(path) and not replace_edited:
+        raise UsageError(
+            f"{path} was edited by hand and is left as it is", "say --replace to put it aside and write a new one"
+        )
+    try:
+        if path.is_file() and path.read_bytes() == text.encode():
+            return Written(path, None, changed=False)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
+        temporary.write_text(text, encoding="utf-8")
+        backup = _back_up(path) if path.exists() else None
+        temporary.replace(path)
+    except OSError as error:
+        raise ApplianceError(
+            f"{path} cannot be written: {error.strerror}", "check the folder's permissions and the free space"
+        ) from error
+    return Written(path, backup, changed=True)
+
+
+def _back_up(path: Path) -> Path:
+    """Put `path` aside under the first free name; a hard link, so that the file is never absent."""
+    for number in range(1, 1000):
+        backup = path.with_name(f"{path.name}.bak{number}")
+        try:
+            os.link(path, backup)
+        except FileExistsError:
+            continue
+        except OSError:
+            # File systems without hard links.
+            if backup.exists():
+                continue
+            backup.write_bytes(path.read_bytes())
+        return backup
+    raise ApplianceError(f"{path.parent} is full of backups", f"remove some of {path.name}.bak*")
+
+
+def _fingerprint(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()[:16]
+
+
+def _value(value: object) -> str:
+    """A scalar as TOML. Strings that set-up writes hold no control characters."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    raise TypeError(f"set-up writes no {type(value).__name__}")
