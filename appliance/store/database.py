@@ -212,6 +212,18 @@ class StoreDatabase:
             rows = list(self._db.query("SELECT * FROM turns WHERE session=? AND turn=?", [session, turn]))
         return from_row(rows[0]) if rows else None
 
+    def locate(self, record: TurnRecord) -> str | None:
+        """The id of the session that holds `record`, whose live name it may be; None where it is not stored."""
+        sql = (
+            "SELECT session FROM turns WHERE turn=? AND started=? AND (session=? OR substr(session, 1, ?)=?)"
+            " ORDER BY session=? DESC LIMIT 1"
+        )
+        prefix = f"{record.session}~"
+        args = [record.turn, record.started, record.session, len(prefix), prefix, record.session]
+        with self._errors("read"):
+            row = self._conn.execute(sql, args).fetchone()
+        return None if row is None else str(row[0])
+
     def spans(self, session: str, turn: int) -> list[Span]:
         """The timeline of one turn, in order."""
         sql = "SELECT at_ms, kind, data FROM spans WHERE session=? AND turn=? ORDER BY seq"

@@ -69,6 +69,10 @@ class Store:
     async def turn(self, session: str, turn: int) -> StoredTurn | None:
         return await self._call(partial(self._db.turn, self.id_of(session), turn))
 
+    async def locate(self, record: TurnRecord) -> str | None:
+        """The id of the stored session that holds `record`; None where it is not stored."""
+        return await self._call(partial(self._db.locate, record))
+
     async def spans(self, session: str, turn: int) -> list[Span]:
         return await self._call(partial(self._db.spans, self.id_of(session), turn))
 

@@ -10,6 +10,7 @@ from typing import ClassVar
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
+from textual.events import Resize
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
 
@@ -33,7 +34,7 @@ HELP = (
     ("?", "this page"),
     ("q", "quit"),
 )
-TITLES = {"waterfall": "Where the time went", "now": "Now", "capacity": "Capacity", "events": "Events"}
+TITLES = ("Where the time went", "Now", "Capacity", "Events")
 READING = (
     "A row is a turn, from the last sample you spoke to the first you hear. The line │ is the budget. "
     "▚ is waiting time in which transcript and answer were already being made. ▲ marks what took longer than "
@@ -55,28 +56,47 @@ class HelpScreen(ModalScreen[None]):
 class MainScreen(Screen[None]):
     """Waterfall, now, capacity, events."""
 
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-narrow"), (76, "-normal"), (110, "-wide")]
-    VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-flat"), (17, "-low"), (30, "-tall")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (76, "-normal"), (110, "-wide")]  # noqa: RUF012  Textual's own attribute
+    VERTICAL_BREAKPOINTS = [(0, "-flat"), (17, "-low"), (30, "-tall")]  # noqa: RUF012
 
     def __init__(self, model: ScreenModel, settings: ScreenSettings, clock: ScreenClock) -> None:
         super().__init__()
-        self._args = (model, settings, clock)
+        self.head = Head(model, settings, clock, id="head")
+        self.waterfall = Waterfall(model, settings, clock, id="waterfall")
+        self.now = Now(model, settings, clock, id="now")
+        self.capacity = Capacity(model, settings, clock, id="capacity")
+        self.events = Events(model, settings, clock, id="events")
+        for panel, title in zip((self.waterfall, self.now, self.capacity, self.events), TITLES, strict=True):
+            panel.border_title = title
 
     def compose(self) -> ComposeResult:
-        yield Head(*self._args, id="head")
+        yield self.head
         with Container(id="body"):
             with Vertical(id="left"):
-                yield Waterfall(*self._args, id="waterfall")
+                yield self.waterfall
             with Vertical(id="right"):
-                yield Now(*self._args, id="now")
-                yield Capacity(*self._args, id="capacity")
-        yield Events(*self._args, id="events")
+                yield self.now
+                yield self.capacity
+        yield self.events
         yield Footer()
 
+    def panels(self) -> tuple[tuple[Panel, str], ...]:
+        """Each panel with the region of the model that it draws."""
+        return (
+            (self.head, HEAD),
+            (self.waterfall, TURNS_REGION),
+            (self.now, NOW),
+            (self.capacity, CAPACITY),
+            (self.events, EVENTS),
+        )
+
     def on_mount(self) -> None:
-        for name, title in TITLES.items():
-            self.query_one(f"#{name}").border_title = title
-        self.query_one("#waterfall").focus()
+        self.waterfall.focus()
+
+    def on_resize(self, event: Resize) -> None:
+        footer = self.query_one(Footer)
+        footer.compact = event.size.width < 96
+        footer.show_command_palette = event.size.width >= 80
 
 
 class ApplianceScreen(App[None]):
@@ -145,21 +165,23 @@ class ApplianceScreen(App[None]):
 
     def tick(self) -> None:
         """Take what came, and draw the panels whose content differs. At most once in `redraw_s`."""
+        if self._feed.renewed():
+            self.model.reset()
         for event in self._feed.drain():
             self.model.take(event)
         status = self._feed.status
         if status != self._status:
             self._status = status
-            self._main.query_one(Head).link = status
+            self._main.head.link = status
             self.model.changed.add(HEAD)
         changed = self.model.settle()
         if self.screen is not self._main:
             self.model.changed |= changed  # drawn when the main screen is back
             return
         # Ages go on without events; a panel whose content stays the same is not drawn.
-        for kind, region in _REGIONS:
+        for panel, region in self._main.panels():
             if region in changed or region in _AGEING:
-                self._main.query_one(kind).redraw()
+                panel.redraw()
 
     def on_waterfall_opened(self, message: Waterfall.Opened) -> None:
         rows = list(self.model.turns)
@@ -189,17 +211,10 @@ class ApplianceScreen(App[None]):
         self.theme = LIGHT.name if self.current_theme.dark else DARK.name
 
     def _show_words(self) -> None:
-        panel = self._main.query_one(Now)
+        panel = self._main.now
         panel.hide_words = self.hide_words
         panel.border_title = "Now, words hidden" if self.hide_words else "Now"
         panel.refresh()
 
 
-_REGIONS: tuple[tuple[type[Panel], str], ...] = (
-    (Head, HEAD),
-    (Waterfall, TURNS_REGION),
-    (Now, NOW),
-    (Capacity, CAPACITY),
-    (Events, EVENTS),
-)
 _AGEING = {NOW, CAPACITY}

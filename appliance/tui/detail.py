@@ -30,8 +30,8 @@ class DetailScreen(Screen[None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter,q", "dismiss", "Back"),
-        Binding("left,p", "step(-1)", "Earlier turn"),
-        Binding("right,n", "step(1)", "Later turn"),
+        Binding("left,p", "step(-1)", "Earlier", key_display="←"),
+        Binding("right,n", "step(1)", "Later", key_display="→"),
         Binding("c", "mark('cut off')", "Was cut off"),
         Binding("s", "mark('too slow')", "Was too slow"),
         Binding("u", "mark('')", "Unmark"),

@@ -24,6 +24,7 @@ from appliance.tui.model import LogLine, SessionView, TurnRow
 Piece: TypeAlias = tuple[str, str]
 FAINT = "$faint"
 OVER = "bold $over"
+WIDE = 64  # columns of the waterfall from which it has room for remarks
 EARLY = "▚"  # endpoint time during which later work already ran
 SIGNS = {
     State.WAITING: "○",
@@ -94,7 +95,7 @@ def turn_line(row: TurnRow, budget: Budget, width: int, full_ms: float, selected
     """` 12 ███▓▓▒▒░■   │   612 ✓`, faint where the turn was before this screen."""
     record = row.record
     head = f"{'›' if selected else ' '}{record.turn:>3} "
-    tail_width = 17 if width >= 72 else 9
+    tail_width = 17 if width >= WIDE else 9
     columns = max(8, width - len(head) - tail_width)
     if record.ms is None:
         pieces: list[Piece] = [("no time measured".ljust(columns)[:columns], FAINT)]
@@ -111,11 +112,22 @@ def turn_line(row: TurnRow, budget: Budget, width: int, full_ms: float, selected
     return text((head[:-1], head_style), " ", *pieces, *tail)
 
 
+def remark(row: TurnRow, missed: Sequence[str]) -> Content:
+    """The line under a turn where there is room: what was late, or what early work saved."""
+    record = row.record
+    pieces: list[Piece] = [("     ", "")]
+    for miss in missed:
+        pieces += [("▲ ", OVER), (f"{miss}   ", FAINT)]
+    if record.ms is not None and record.speculation.held and record.speculation.saved_ms >= 1:
+        pieces += [(f"{EARLY} ", "$part-endpoint"), (f"early work saved {record.speculation.saved_ms:.0f} ms", FAINT)]
+    return text(*pieces)
+
+
 def legend(width: int, early: bool = True) -> Content:
     pieces: list[Piece] = []
     for part in PARTS:
         pieces += [(TEXTURE[part], f"$part-{part}"), (f" {part}  ", FAINT)]
-    if early and width >= 72:
+    if early and width >= 70:
         pieces += [(EARLY, "$part-endpoint"), (" early work  ", FAINT)]
     if width >= 60:
         pieces += [("│", "bold"), (" budget  ", FAINT), ("▲", OVER), (" over", FAINT)]
@@ -124,11 +136,11 @@ def legend(width: int, early: bool = True) -> Content:
 
 def statistics(timed: Sequence[LatencyParts], budget: Budget, width: int) -> list[Content]:
     """p50, p95, budget and share inside, a column a part."""
-    names = dict.fromkeys(KEYS, "") | {k: k for k in PARTS} | {TOTAL: "voice to voice" if width >= 72 else "all"}
-    cell = 10 if width >= 72 else max(6, (width - 8) // 6)
+    names = dict.fromkeys(KEYS, "") | {k: k for k in PARTS} | {TOTAL: "voice to voice" if width >= WIDE else "all"}
+    cell = 8 if width >= WIDE else max(6, (width - 8) // 6)
     rows: list[list[Piece]] = [[("        ", "")] + [(f"{names[k][: cell + 5]:>{cell}}", _part_style(k)) for k in KEYS]]
-    if width >= 72:
-        rows[0][-1] = (f"{names[TOTAL]:>{cell + 5}}", "bold")
+    if width >= WIDE:
+        rows[0][-1] = (f"{names[TOTAL]:>{cell + 8}}", "bold")
     for name, percent in (("p50", 50.0), ("p95", 95.0)):
         values = percentiles(timed, percent)
         rows.append([(f"  {name:<6}", FAINT)] + [_ms_cell(values[k], budget.of(k), cell, k, width) for k in KEYS])
@@ -146,7 +158,7 @@ def statistics(timed: Sequence[LatencyParts], budget: Budget, width: int) -> lis
 
 
 def _cell(cell: int, key: str, width: int) -> int:
-    return cell + 5 if key == TOTAL and width >= 72 else cell
+    return cell + 8 if key == TOTAL and width >= WIDE else cell
 
 
 def _ms_cell(value: float | None, allowed: float, cell: int, key: str, width: int) -> Piece:
@@ -180,7 +192,7 @@ def curve(values: Iterable[float], width: int, low: float, high: float) -> str:
 
 def curves(view: SessionView, width: int) -> list[Content]:
     """Levels, speech probability and end-of-turn score over the last seconds."""
-    size = max(4, min(40, width - 19))
+    size = max(4, min(40, width - 22))
 
     def row(name: str, values: Sequence[float], low: float, high: float, style: str, said: str) -> Content:
         return text((f"{name:>6} ", FAINT), (curve(values, size, low, high), style), f" {said}")
@@ -190,7 +202,7 @@ def curves(view: SessionView, width: int) -> list[Content]:
     speech = f"{view.speech[-1]:5.2f}" if view.speech else "    –"
     done = "    –"
     if view.look is not None:
-        done = f"{view.look.done_probability:5.2f}, {view.look.wait_ms:.0f} ms" if size else ""
+        done = f"{view.look.done_probability:5.2f} → {view.look.wait_ms:.0f} ms"
     return [
         row("in", list(view.input_dbfs), -60, 0, "$part-endpoint", level),
         row("out", list(view.output_dbfs), -60, 0, "$part-tts", out),
@@ -254,31 +266,37 @@ def kv_kinds(stats: LlmStats) -> list[tuple[str, str, str, int]]:
     ]
 
 
-def kv_legend(stats: LlmStats, width: int) -> Content:
-    pieces: list[Piece] = []
+def kv_legend(stats: LlmStats, width: int) -> list[Content]:
+    """Names and numbers of the bar's kinds, on as many lines as it takes."""
+    rows: list[list[Piece]] = [[]]
+    used = 0
     for glyph, style, name, cells in kv_kinds(stats):
-        if cells or name in ("used", "free"):
-            said = f" {name} {cells:,}  " if width >= 56 else f"{cells:,} "
-            pieces += [(glyph, style), (said, FAINT)]
-    return text(*pieces)
+        if not cells and name not in ("used", "free"):
+            continue
+        said = f" {name} {cells:,}  "
+        if used + len(said) > width:
+            rows.append([])
+            used = 0
+        rows[-1] += [(glyph, style), (said, FAINT)]
+        used += len(said) + 1
+    return [text(*row) for row in rows]
 
 
-def cap_lines(capacity: CapacitySnapshot, with_sum: bool) -> list[Content]:
-    """The cap, the load on it, the ladder; and the arithmetic behind the cap."""
-    head = [(f"cap {capacity.cap}", "bold"), (f" by {capacity.limited_by}", FAINT)]
-    load = f"   {capacity.sessions} live  {capacity.queued} queued  {capacity.refused} refused"
+def cap_lines(capacity: CapacitySnapshot, width: int) -> list[Content]:
+    """The cap and the load on it, and the ladder's level."""
+    cap = [(f"cap {capacity.cap}", "bold"), (f" by {capacity.limited_by}", FAINT)]
+    load = [(f"   {capacity.sessions} live  {capacity.queued} queued  {capacity.refused} refused", "")]
     level = capacity.ladder_level
-    ladder: Piece = (f"   ladder {level} {capacity.ladder_name}", OVER if level else FAINT)
-    out = [text(*head, load, ladder)]
-    if with_sum:
-        out += [text((f"  {line}", FAINT)) for line in capacity.sum_lines]
-    return out
+    ladder = [(f"   ladder {level} {capacity.ladder_name}", OVER if level else FAINT)]
+    if width >= 76:
+        return [text(*cap, *load, *ladder)]
+    return [text(*cap, *ladder), text((load[0][0].strip(), ""))]
 
 
 def sessions_table(views: Sequence[SessionView], focus: str, now: float, width: int) -> list[Content]:
-    name_width = max(8, min(18, width - 46))
-    head = f"  {'session':<{name_width}} {'state':<13}{'turn':>5}{'wait':>7}{'cells':>8}{'time':>8}"
-    rows = [text((head[:width], FAINT))]
+    name_width = max(8, min(18, width - 40))
+    head = f"  {'session':<{name_width}} {'state':<13}{'turn':>4}{'wait':>6}{'cells':>7}{'time':>7}"
+    rows = [text((head, FAINT))]
     for view in views:
         sign = SIGNS[view.state]
         cells = "–" if view.cells is None else f"{view.cells:,}"
@@ -288,7 +306,7 @@ def sessions_table(views: Sequence[SessionView], focus: str, now: float, width: 
             text(
                 f"{mark} {view.name[:name_width]:<{name_width}} ",
                 (f"{sign} {view.state.value:<11}", STATE_STYLE.get(view.state, "")),
-                f"{view.turn or '–':>5}{wait:>7}{cells:>8}{span(now - view.opened_at):>8}",
+                f"{view.turn or '–':>4}{wait:>6}{cells:>7}{span(now - view.opened_at):>7}",
             )
         )
     return rows

@@ -23,6 +23,10 @@ class EventFeed(Protocol):
         """What came since the last call, oldest first."""
         ...
 
+    def renewed(self) -> bool:
+        """True once after each (re)connection: what was known is void, and what holds is sent again."""
+        ...
+
     @property
     def status(self) -> str:
         """Empty while events can come; else what is being waited for, to be shown."""
@@ -36,6 +40,9 @@ class LocalFeed:
 
     def __init__(self, subscription: Subscription) -> None:
         self.drain = subscription.drain
+
+    def renewed(self) -> bool:
+        return False
 
 
 class Controls(Protocol):

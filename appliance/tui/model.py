@@ -151,10 +151,20 @@ class ScreenModel:
         self.changed.add(TURNS_REGION)
 
     def reset(self) -> None:
-        """The appliance on the other end was started anew: its sessions are gone, its turns were real."""
+        """A new connection: what holds is sent again. Turns already seen stay, as turns of the past."""
         self.sessions.clear()
         self.focus, self.capacity, self.llm, self.ladder = "", None, None, None
-        self.changed |= {HEAD, NOW, CAPACITY}
+        for row in self.turns:
+            row.live = False
+        self.log.clear()
+        self.changed |= {HEAD, NOW, CAPACITY, TURNS_REGION, EVENTS}
+
+    def _add(self, record: TurnRecord) -> None:
+        again = [row for row in self.turns if (row.record.turn, row.record.started) == (record.turn, record.started)]
+        for row in again:
+            self.turns.remove(row)
+        self.turns.append(TurnRow(record, True, again[0].mark if again else ""))
+        self.changed |= {TURNS_REGION, HEAD}
 
     def take(self, event: Event) -> None:
         line = describe(event)
@@ -163,8 +173,7 @@ class ScreenModel:
             self.changed.add(EVENTS)
         match event:
             case TurnFinished(record=record):
-                self.turns.append(TurnRow(record, True))
-                self.changed |= {TURNS_REGION, HEAD}
+                self._add(record)
             case CapacitySnapshot():
                 self.capacity = event
                 self.changed |= {CAPACITY, HEAD}
@@ -234,8 +243,10 @@ class ScreenModel:
                 view.spoken = spoken
             case TurnDropped():
                 view.new_turn(event.turn)
-            case AdmissionDecided(wait_s=wait):
+            case AdmissionDecided(wait_s=wait, decision=decision):
                 view.wait_s = wait
+                if decision == "queued":
+                    view.state, view.since = State.WAITING, event.at
                 self.changed.add(CAPACITY)
             case _:
                 return

@@ -46,7 +46,8 @@ class Panel(Widget):
 
     def _content(self) -> Content:
         width, height = self.content_size
-        return draw.lines(self.rows(width, height)[: max(height, 0)])
+        rows = self.rows(width, height)[: max(height, 0)]
+        return draw.lines(row.truncate(max(width, 1), ellipsis=True) for row in rows)
 
 
 class Head(Panel):
@@ -66,29 +67,32 @@ class Head(Panel):
             left.append((f"   {draw.SIGNS[view.state]} {view.state.value}", draw.STATE_STYLE.get(view.state, "bold")))
             if len(model.sessions) > 1:
                 left.append((f"  {view.name}, one of {len(model.sessions)}", draw.FAINT))
-        right = self._figures(width)
-        gap = width - sum(len(p[0]) for p in (*left, *right))
-        if gap < 1:
-            return [draw.text(*left)]
-        return [draw.text(*left, " " * gap, *right)]
+        used = sum(len(piece[0]) for piece in left)
+        for figures in self._figures():
+            gap = width - used - sum(len(piece[0]) for piece in figures)
+            if gap >= 3:
+                return [draw.text(*left, " " * gap, *figures)]
+        return [draw.text(*left)]
 
-    def _figures(self, width: int) -> list[draw.Piece]:
+    def _figures(self) -> list[list[draw.Piece]]:
+        """What stands at the right, the fullest form first."""
         timed = self.model.timed()
-        pieces: list[draw.Piece] = []
-        if self.model.capacity is not None and width >= 100:
-            lag = self.model.capacity.loop_lag_ms
-            pieces.append((f"loop lag {lag:.0f} ms   ", draw.OVER if lag > 50 else draw.FAINT))
-        if timed:
-            totals = [parts.voice_to_voice for parts in timed]
-            share = share_in_budget(timed, self.budget)
-            pieces.append((f"{len(timed)} turns   ", draw.FAINT))
-            for name, percent in (("p50", 50.0), ("p95", 95.0)):
-                value = percentile(totals, percent) or 0.0
-                over = value > self.budget.total_ms
-                pieces.append((f"{name} ", draw.FAINT))
-                pieces.append((f"{'▲' if over else ''}{value:.0f} ms   ", draw.OVER if over else "bold"))
-            pieces.append((f"{(share or 0) * 100:.0f}% in budget", "bold"))
-        return pieces
+        lag: list[draw.Piece] = []
+        if self.model.capacity is not None:
+            ms = self.model.capacity.loop_lag_ms
+            lag = [(f"loop lag {ms:.0f} ms   ", draw.OVER if ms > 50 else draw.FAINT)]
+        if not timed:
+            return [lag]
+        totals = [parts.voice_to_voice for parts in timed]
+        short: list[draw.Piece] = []
+        for name, percent in (("p50", 50.0), ("p95", 95.0)):
+            value = percentile(totals, percent) or 0.0
+            over = value > self.budget.total_ms
+            short.append((f"{name} ", draw.FAINT))
+            short.append((f"{'▲' if over else ''}{value:.0f} ms   ", draw.OVER if over else "bold"))
+        share = share_in_budget(timed, self.budget) or 0.0
+        full = [(f"{len(timed)} turns   ", draw.FAINT), *short, (f"{share * 100:.0f}% in budget", "bold")]
+        return [[*lag, *full], full, short]
 
 
 class Waterfall(Panel, can_focus=True):
@@ -137,12 +141,17 @@ class Waterfall(Panel, can_focus=True):
             below.append(draw.miss_line(self.chosen.record, missed(self.chosen.record, self.budget)))
         room = max(1, height - len(below))
         at, turns = self._index(), list(self.model.turns)
-        first = max(0, min(at - room // 2, len(turns) - room))
-        self._shown = turns[first : first + room]
-        full = draw.scale_of(self._shown, self.budget)
-        chosen = turns[at]
-        marked = self.has_focus
-        out = [draw.turn_line(row, self.budget, width, full, marked and row is chosen) for row in self._shown]
+        each = 2 if len(turns) * 2 <= room else 1
+        first = max(0, min(at - room // 2, len(turns) - room // each))
+        shown = turns[first : first + room // each]
+        self._shown = [row for row in shown for _ in range(each)]
+        full = draw.scale_of(shown, self.budget)
+        out: list[Content] = []
+        for row in shown:
+            chosen = self.has_focus and row is turns[at]
+            out.append(draw.turn_line(row, self.budget, width, full, chosen))
+            if each == 2:
+                out.append(draw.remark(row, missed(row.record, self.budget)))
         return [*out, *[draw.text("")] * (room - len(out)), *below]
 
     def action_move(self, by: int) -> None:
@@ -184,17 +193,21 @@ class Now(Panel):
         if view is None:
             return [draw.text(("nobody is here", draw.FAINT))]
         state = draw.state_line(view, self.clock.now())
-        words = draw.dialogue(view, self.hide_words)
-        if height < 7 or width < 40:
+        words = [line for block in draw.dialogue(view, self.hide_words) for line in block.wrap(max(width, 1))]
+        if height < 5 or width < 40:
             return [state, *words]
+        if height < 8 and width < 76:
+            return [state, draw.curves(view, width)[2], *words]
         if width >= 76 and height < 12:
-            return self._beside(state, draw.curves(view, width // 2 - 2), words, width)
+            return self._beside(state, draw.curves(view, width // 2 - 2), width)
         return [state, *draw.curves(view, width), draw.text(""), *words]
 
-    def _beside(self, state: Content, curves: list[Content], words: list[Content], width: int) -> list[Content]:
+    def _beside(self, state: Content, curves: list[Content], width: int) -> list[Content]:
         """Curves at the left, words at the right, where the panel is wide and low."""
+        assert self.model.focused is not None
         left = width // 2
-        column = [line for block in words for line in block.wrap(width - left)]
+        blocks = draw.dialogue(self.model.focused, self.hide_words)
+        column = [line for block in blocks for line in block.wrap(width - left)]
         rows = [state]
         for i in range(max(len(curves), len(column))):
             a = curves[i] if i < len(curves) else draw.text("")
@@ -207,18 +220,19 @@ class Capacity(Panel):
     """KV cells, the cap and its sum, the sessions."""
 
     def rows(self, width: int, height: int) -> list[Content]:
-        model = self.model
-        out: list[Content] = []
+        model, out = self.model, list[Content]()
         if model.llm is not None:
-            out.append(draw.text(("KV ", draw.FAINT), *[draw.kv_bar(model.llm, max(8, width - 3))]))
-            if height >= 5:
-                out.append(draw.kv_legend(model.llm, width))
+            out.append(Content.assemble(("KV ", draw.FAINT), draw.kv_bar(model.llm, max(8, width - 3))))
+            legend = draw.kv_legend(model.llm, width)
+            if height >= 5 or (height >= 3 and len(legend) == 1):
+                out += legend
         sessions = draw.sessions_table(list(model.sessions.values()), model.focus, self.clock.now(), width)
         if model.capacity is not None:
-            room = height - len(out) - len(sessions) - 1
-            out += draw.cap_lines(model.capacity, room >= len(model.capacity.sum_lines))
+            out += draw.cap_lines(model.capacity, width)
             if model.ladder is not None and model.ladder.level and height >= 6:
-                out.append(draw.text(("  because ", draw.FAINT), model.ladder.reason))
+                out.append(draw.text((f"  because {model.ladder.reason}", draw.FAINT)))
+            if height - len(out) - len(sessions) >= len(model.capacity.sum_lines):
+                out += [draw.text((f"  {line}", draw.FAINT)) for line in model.capacity.sum_lines]
         if height - len(out) >= 2 and model.sessions:
             out += sessions
         return out or [draw.text(("no figures yet", draw.FAINT))]

@@ -40,6 +40,9 @@ class Feed:
         self.status = ""
         self.drained = 0
 
+    def renewed(self) -> bool:
+        return False
+
     def drain(self) -> list[Event]:
         self.drained += 1
         waiting, self.waiting = self.waiting, []
