@@ -107,6 +107,10 @@ class Rig:
                 daemon.kill()
                 daemon.wait()
 
+    @property
+    def running(self) -> bool:
+        return self._daemon is not None
+
     # --- plugs ------------------------------------------------------------------------------------------------
 
     def load(self, key: str, module: str) -> int:
@@ -144,15 +148,12 @@ class Rig:
 
     def say(self, audio: NDArray[np.float32], rate: int, sink: str = "micfeed") -> "subprocess.Popen[bytes]":
         """Speak mono float32 into a microphone; returns at once."""
-        mouth = subprocess.Popen(
-            ["pacat", "-p", "-d", sink, f"--rate={rate}", "--format=float32le", "--channels=1", "--latency-msec=20"],
-            stdin=subprocess.PIPE,
-            env=self._client_env(),
-        )
-        assert mouth.stdin is not None
-        mouth.stdin.write(audio.astype("<f4").tobytes())
-        mouth.stdin.close()
-        return mouth
+        # Through a file: a pipe would hold the caller until most of it has been spoken.
+        with tempfile.TemporaryFile(dir=self.folder) as file:
+            file.write(audio.astype("<f4").tobytes())
+            file.seek(0)
+            options = [f"--rate={rate}", "--format=float32le", "--channels=1", "--latency-msec=20"]
+            return subprocess.Popen(["pacat", "-p", "-d", sink, *options], stdin=file, env=self._client_env())
 
     @contextmanager
     def hear(self, source: str = "spk.monitor", channels: int = 1) -> Iterator["Recording"]:

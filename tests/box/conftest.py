@@ -1,0 +1,28 @@
+"""One rig for all box tests of a run."""
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from rig import Rig, missing
+
+from appliance.audio.catalog import portaudio
+
+
+@pytest.fixture(scope="session")
+def rig() -> Iterator[Rig]:
+    """A running rig whose devices this very process sees."""
+    if reason := missing():
+        pytest.skip(reason)
+    saved = {name: os.environ.get(name) for name in ("PULSE_SERVER", "ALSA_CONFIG_PATH")}
+    with Rig() as rig:
+        os.environ.update({name: rig.env[name] for name in saved})
+        sounddevice = portaudio()
+        sounddevice._terminate()  # it may have been imported with another environment
+        sounddevice._initialize()
+        yield rig
+    for name, value in saved.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
