@@ -6,7 +6,8 @@ It does not know bytes of K/V (that is `appliance.capacity.kv`) nor how the mode
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ _BOTH = {"falcon-h1"}
 # Memory layouts with extra caches that this arithmetic does not describe: better refused than wrong.
 _UNDESCRIBED = {"deepseek4", "deepseek32", "glm-dsa", "glm5-next", "dots3note", "minimax-m3", "qwen4exp", "hy-v4"}
 _SHARD = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
+_MOST_LAYERS = 512  # llama.cpp's own limit
 _LONG_ARRAY = 512  # no per-layer array is longer; longer ones are vocabularies
 
 
@@ -51,31 +53,30 @@ def read_geometry(path: Path) -> Geometry:
     vocabulary, or is an encoder that cannot generate text.
     """
     reader = _open(path)
-    meta = _Metadata(path, reader)
-    if not reader.tensors:
-        raise ModelFileError(
-            f"{path} holds only a vocabulary, no weights", "point the config at the model's own GGUF file"
-        )
-    if meta.get("attention.causal", True) is False or meta.architecture in {"clip", "t5encoder"}:
-        raise ModelFileError(
-            f"{path} is a {meta.architecture} encoder and cannot write text", "choose a chat model in GGUF form"
-        )
-    if meta.architecture in _UNDESCRIBED:
-        raise ModelFileError(
-            f"{path} is of the architecture {meta.architecture}, whose memory cannot be predicted",
-            "choose a model of another family; `appliance plan tiers` lists some",
-        )
-    return _geometry(meta, _weights_bytes(path, reader, meta))
+    with _damage(path):
+        meta = _Metadata(path, reader)
+        if not reader.tensors:
+            raise ModelFileError(
+                f"{path} holds only a vocabulary, no weights", "point the config at the model's own GGUF file"
+            )
+        if meta.get("attention.causal", True) is False or meta.architecture in {"clip", "t5encoder"}:
+            raise ModelFileError(
+                f"{path} is a {meta.architecture} encoder and cannot write text", "choose a chat model in GGUF form"
+            )
+        if meta.architecture in _UNDESCRIBED:
+            raise ModelFileError(
+                f"{path} is of the architecture {meta.architecture}, whose memory cannot be predicted",
+                "choose a model of another family; `appliance plan tiers` lists some",
+            )
+        return _geometry(meta, _weights_bytes(path, reader, meta))
 
 
-def _open(path: Path) -> Any:
-    if not path.is_file():
-        raise ModelFileError(f"there is no model file at {path}", "`appliance models pull` fetches what a tier needs")
-    reader_class = _fast_reader()
+@contextmanager
+def _damage(path: Path) -> Iterator[None]:
+    """What the package and the arithmetic raise on damaged metadata depends on where the damage lies."""
     try:
-        reader = reader_class(path)
-    # What the package raises on damaged input depends on where the damage lies.
-    except (ValueError, IndexError, KeyError, OverflowError, struct.error, TypeError, MemoryError) as error:
+        yield
+    except (ValueError, LookupError, ArithmeticError, TypeError, AttributeError, struct.error, MemoryError) as error:
         with path.open("rb") as file:
             magic = file.read(4)
         if magic != b"GGUF":
@@ -83,6 +84,13 @@ def _open(path: Path) -> Any:
         raise ModelFileError(
             f"{path} is damaged: its metadata cannot be read", "`appliance models verify` checks it; pull it again"
         ) from error
+
+
+def _open(path: Path) -> Any:
+    if not path.is_file():
+        raise ModelFileError(f"there is no model file at {path}", "`appliance models pull` fetches what a tier needs")
+    with _damage(path):
+        reader = _fast_reader()(path)
     if reader.byte_order != "I":
         raise ModelFileError(f"{path} was written for the other byte order", "fetch the little-endian file")
     end = max((tensor.data_offset + tensor.n_bytes for tensor in reader.tensors), default=0)
@@ -201,6 +209,8 @@ class _Metadata:
 
 def _geometry(meta: _Metadata, weights_bytes: int) -> Geometry:
     layers = meta.need("block_count")
+    if layers > _MOST_LAYERS:
+        raise ValueError("more layers than llama.cpp accepts")
     embedding = meta.need("embedding_length")
     heads = meta.each_layer("attention.head_count", layers, 0)
     heads_kv = (
