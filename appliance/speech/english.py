@@ -172,8 +172,7 @@ def _decade(m: _Match) -> str:
     number = m["year"]
     tens = int(number[-2:])
     if tens == 0:
-        head = f"{cardinal(int(number[:2]))} hundreds" if len(number) == 4 and number != "2000" else "two thousands"
-        return head
+        return f"{cardinal(int(number[:2]))} hundreds" if len(number) == 4 and number != "2000" else "two thousands"
     word = cardinal(tens)
     plural = word[:-1] + "ies" if word.endswith("y") else word + "s"
     return f"{cardinal(int(number[:2]))} {plural}" if len(number) == 4 else plural

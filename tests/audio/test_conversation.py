@@ -1,0 +1,202 @@
+"""Whole conversations over files, through every real stage of the tiny pack."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.app import Appliance
+from appliance.audio.files import open_audio
+from appliance.audio.sink import FileSink
+from appliance.audio.source import FileSource
+from appliance.config import Config, load
+from appliance.converse import Talk, hold_in
+from appliance.demo import questions
+from appliance.engines.ports import RATE
+from appliance.events import (
+    BargeIn,
+    Event,
+    PlaybackStarted,
+    SessionClosed,
+    SpeechResumed,
+    TurnDropped,
+    TurnEnded,
+    TurnFinished,
+    TurnRecord,
+)
+
+pytestmark = pytest.mark.models
+
+
+def tiny() -> Config:
+    return load(tier="tiny")
+
+
+def speech(*texts: str, gap_s: float = 0.0) -> np.ndarray:
+    """The demo questions with these words, one after another, at 16 kHz."""
+    by_text = {q.text: q for q in questions()}
+    parts = []
+    for text in texts:
+        parts += [by_text[text].open().read(), np.zeros(int(gap_s * RATE), np.float32)]
+    return np.concatenate(parts)
+
+
+async def converse(config: Config, audio: list[np.ndarray], *, paced: bool = False) -> list[TurnRecord]:
+    async with Appliance(config) as box:
+        return await hold_in(box, Talk(audio, paced=paced))
+
+
+async def listen_to(
+    config: Config, script: "list[tuple[float, np.ndarray]]", *, linger_s: float = 1.0
+) -> tuple[list[Event], FileSink]:
+    """Speak each piece in real time, so many seconds after the last one ended; every event, and the sink."""
+    async with Appliance(config) as box:
+        heard: list[Event] = []
+        subscription = box.bus.subscribe(limit=10_000, durable=True)
+        source = FileSource([], box.clock, pace=True)
+        sink = FileSink(box.voice_rate, box.clock)
+        conversation = await box.open(sink)
+
+        async def drive() -> None:
+            for after_s, audio in script:
+                source.say(audio, after_ms=after_s * 1000)
+                await source.drained()
+            idle_since = box.clock.now()
+            while box.clock.now() - idle_since < linger_s:
+                await box.clock.sleep_until(box.clock.now() + 0.05)
+                if not conversation.idle:
+                    idle_since = box.clock.now()
+            source.end()
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(conversation.run(source))
+            group.create_task(drive())
+        subscription.close()
+        heard += [event async for event in subscription]
+        return heard, sink
+
+
+def of(events: list[Event], kind: type) -> list:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def test_every_question_is_heard_answered_and_recorded(run, tmp_path: Path) -> None:
+    files = [q.open() for q in questions()][:3]
+
+    async def talk() -> tuple[list[TurnRecord], Path]:
+        out = tmp_path / "answers.wav"
+        async with Appliance(tiny()) as box:
+            box.keep(tmp_path / "store.db")
+            records = await hold_in(box, Talk(files, out=out, paced=False))
+            assert box.store is not None
+            await box.store.flush()
+            kept = await box.store.turns()
+        assert [t.record.heard for t in kept] == [r.heard for r in records]
+        return records, out
+
+    records, out = run(talk())
+    assert [r.turn for r in records] == [1, 2, 3]
+    assert all(r.heard and r.reply and r.spoken == r.reply and not r.interrupted for r in records)
+    assert all(r.ms is None for r in records)  # nothing was paced, so nothing was timed
+    answers = open_audio(out).read()
+    assert len(answers) > RATE  # three answers take more than a second
+    assert np.isfinite(answers).all()
+
+
+def test_the_five_parts_add_up_and_are_in_order(run) -> None:
+    events, _ = run(listen_to(tiny(), [(0.3, speech(questions()[0].text))]))
+    (finished,) = of(events, TurnFinished)
+    parts = finished.record.ms
+    assert parts is not None
+    assert min(parts.endpoint, parts.asr, parts.llm, parts.tts, parts.output) >= 0
+    (ended,), (audible,) = of(events, TurnEnded), of(events, PlaybackStarted)
+    assert parts.voice_to_voice == pytest.approx((audible.at - ended.last_speech_at) * 1000, abs=0.01)
+    assert parts.endpoint == pytest.approx((ended.at - ended.last_speech_at) * 1000, abs=0.01)
+    assert 150 <= parts.voice_to_voice < 10_000
+
+
+def test_speech_that_goes_on_in_the_pause_is_one_turn(run) -> None:
+    paused = next(q for q in questions() if q.pause_ms)
+    events, _ = run(listen_to(tiny(), [(0.3, paused.open().read())]))
+    finished = of(events, TurnFinished)
+    assert len(finished) == 1, [f.record.heard for f in finished]
+    words = finished[0].record.heard.lower()
+    assert paused.text.lower().split()[0] in words
+    assert paused.text.lower().rstrip("?.").split()[-1] in words
+
+
+def test_an_interruption_keeps_what_was_heard(run) -> None:
+    config = tiny()
+    config = replace(config, talk=replace(config.talk, answer=replace(config.talk.answer, max_tokens=60)))
+    first, second = questions()[1].text, questions()[0].text
+    events, sink = run(listen_to(config, [(0.3, speech(first)), (1.6, speech(second))]))
+    interrupted = [f.record for f in of(events, TurnFinished) if f.record.interrupted]
+    if not interrupted:  # the little model may answer in a word; then there was nothing to interrupt
+        pytest.skip("the answer ended before the interruption")
+    (record,) = interrupted
+    assert record.reply.startswith(record.spoken)
+    assert len(record.spoken) < len(record.reply)
+    assert any(event.action == "interrupt" for event in of(events, BargeIn))
+    assert of(events, TurnFinished)[-1].record.heard
+    assert sink.played() > 0
+
+
+def test_a_turn_begun_too_early_is_reopened_before_anything_sounds(run) -> None:
+    """The person goes on right after the turn was declared over: both parts are one turn, answered once."""
+    config = tiny()
+    hasty = replace(config.talk.endpoint, least_ms=100.0, middle_ms=110.0, most_ms=120.0)
+    config = replace(config, talk=replace(config.talk, endpoint=hasty))
+    paused = next(q for q in questions() if q.pause_ms)
+    events, _ = run(listen_to(config, [(0.3, paused.open().read())]))
+    assert len(of(events, TurnEnded)) >= 2
+    last = of(events, TurnFinished)[-1].record
+    assert paused.text.lower().rstrip("?.").split()[-1] in last.heard.lower()
+
+
+@pytest.mark.parametrize("kind", ["silence", "hiss", "click"])
+def test_nothing_is_answered_that_nobody_said(run, kind: str) -> None:
+    rng = np.random.default_rng(7)
+    audio = np.zeros(6 * RATE, np.float32)
+    if kind == "hiss":
+        audio = rng.normal(0, 0.02, len(audio)).astype(np.float32)
+    elif kind == "click":
+        audio[2 * RATE : 2 * RATE + 400] = 0.8
+    assert run(converse(tiny(), [audio])) == []
+
+
+def test_the_monologue_is_heard_whole(run) -> None:
+    text = questions()[1].text
+    audio = np.concatenate([speech(text, gap_s=0.1)] * 3)
+    records = run(converse(tiny(), [audio]))
+    heard = " ".join(r.heard for r in records).lower()
+    last = text.lower().rstrip("?.").split()[-1]
+    assert heard.count(last) == 3, heard
+
+
+def test_an_engine_that_fails_does_not_end_the_conversation(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    from appliance.engines.piper import Piper
+    from appliance.errors import EngineError
+
+    real, calls = Piper.synthesize, iter([True, False, False, False, False, False])
+
+    def failing(self, text, **rest):
+        if next(calls, False):
+            raise EngineError("the voice broke")
+        return real(self, text, **rest)
+
+    monkeypatch.setattr(Piper, "synthesize", failing)
+    texts = [q.text for q in questions()[:2]]
+
+    async def talk() -> list[Event]:
+        async with Appliance(tiny()) as box:
+            subscription = box.bus.subscribe(limit=10_000, durable=True)
+            await hold_in(box, Talk([speech(t) for t in texts], paced=False))
+            subscription.close()
+            return [event async for event in subscription]
+
+    events = run(talk())
+    assert [d.reason for d in of(events, TurnDropped)] == ["engine error"]
+    assert len(of(events, TurnFinished)) == 1
+    assert of(events, SessionClosed)[-1].reason == "end of input"
