@@ -18,6 +18,7 @@ from appliance.audio.catalog import DeviceInfo
 from appliance.audio.host import AudioHost
 from appliance.audio.levels import LevelSettings, LevelWatch
 from appliance.audio.ports import Block
+from appliance.audio.priority import prefer_this_thread
 from appliance.audio.resample import EMPTY, LiveResampler
 from appliance.audio.settings import DeviceSettings
 from appliance.audio.status import Report
@@ -156,6 +157,8 @@ class DeviceSource:
     def _callback(self, data: Any, frames: int, info: Any, status: Any) -> None:
         now = time.monotonic()
         self._alive_at = now
+        if self._frames == 0:
+            prefer_this_thread(realtime=True)
         behind = info.currentTime - info.inputBufferAdcTime
         if not 0.0 <= behind < 1.0:  # some drivers leave these stamps empty
             behind = self._settings.latency_ms / 1000.0
@@ -173,6 +176,7 @@ class DeviceSource:
     # --- the thread -------------------------------------------------------------------------------------------
 
     def _pump(self) -> None:
+        prefer_this_thread(realtime=False)
         cutter = _Cutter(self._cleaner)
         while not self._closing:
             for mono, first, clock in self._take():

@@ -14,6 +14,7 @@ import numpy as np
 from appliance.audio.catalog import DeviceInfo
 from appliance.audio.host import AudioHost
 from appliance.audio.levels import SILENCE_DBFS, dbfs
+from appliance.audio.priority import prefer_this_thread
 from appliance.audio.resample import resample
 from appliance.audio.ring import History, Ring
 from appliance.audio.settings import DeviceSettings
@@ -54,7 +55,7 @@ class DeviceSink:
         self._waiting_since = 0.0
         # Written by the callback alone:
         self._clock = StreamClock(self._rate, jump_s=_JUMP_S)
-        self._frames = 0  # handed to the device, silence included
+        self._frames = self._first_frame = 0  # handed to the device, silence included
         self._dry = True
         self._period = 0  # the most frames a callback has asked for
         self._alive_at = time.monotonic()
@@ -181,7 +182,7 @@ class DeviceSink:
             self._held = None if self._held is None else self._ring.taken
             self.history = History(int(_HISTORY_S * rate))
         self._clock = StreamClock(rate, jump_s=_JUMP_S)
-        self._frames = self.history.written
+        self._frames = self._first_frame = self.history.written
         self.history_clock = self._clock
         self._dry = True
         self._alive_at = time.monotonic()
@@ -199,6 +200,8 @@ class DeviceSink:
     def _callback(self, out: Any, frames: int, info: Any, status: Any) -> None:
         now = time.monotonic()
         self._alive_at = now
+        if self._frames == self._first_frame:
+            prefer_this_thread(realtime=True)
         self._period = max(self._period, frames)
         ahead = info.outputBufferDacTime - info.currentTime
         if not 0.0 <= ahead < 1.0:  # some drivers leave these stamps empty

@@ -12,6 +12,7 @@ Devices as PortAudio sees them are ALSA names of type pulse: `default`, and for 
 microphone's feed (left) and the loudspeaker (right) in one stereo stream.
 """
 
+import contextlib
 import os
 import shutil
 import signal
@@ -77,6 +78,7 @@ class Rig:
                 stdout=log,
                 stderr=log,
             )
+        _never_starve(self._daemon.pid)
         deadline = time.monotonic() + 10
         while self._pactl("info", check=False) is None:
             if self._daemon.poll() is not None or time.monotonic() > deadline:
@@ -153,7 +155,9 @@ class Rig:
             file.write(audio.astype("<f4").tobytes())
             file.seek(0)
             options = [f"--rate={rate}", "--format=float32le", "--channels=1", "--latency-msec=20"]
-            return subprocess.Popen(["pacat", "-p", "-d", sink, *options], stdin=file, env=self._client_env())
+            mouth = subprocess.Popen(["pacat", "-p", "-d", sink, *options], stdin=file, env=self._client_env())
+        _never_starve(mouth.pid)
+        return mouth
 
     @contextmanager
     def hear(self, source: str = "spk.monitor", channels: int = 1) -> Iterator["Recording"]:
@@ -165,6 +169,7 @@ class Rig:
                 stdout=out,
                 env=self._client_env(),
             )
+            _never_starve(ear.pid)
             try:
                 deadline = time.monotonic() + 5
                 while recording.path.stat().st_size == 0 and time.monotonic() < deadline:
@@ -214,6 +219,12 @@ class Rig:
             for kind in ("mic", "spk"):
                 text += _ALSA_DEVICE.format(name=f"{station}_{kind}", server=self.server, device=f"{kind}{number}")
         (self.folder / "asound.conf").write_text(text)
+
+
+def _never_starve(pid: int) -> None:
+    """A sound card needs no processor; its stand-in goes before everything else where that is allowed."""
+    with contextlib.suppress(OSError):
+        os.sched_setscheduler(pid, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(5))
 
 
 class Recording:
