@@ -1,4 +1,4 @@
-"""A small logistic model: what the ear, the words and the language model say together about the end of a turn.
+"""A small logistic model: what ear, words, language model and length say together about the end of a turn.
 
 Owns the formula and the reading of its weights, which are data (`endpoint.toml`, made by scripts/fit_endpoint.py).
 Every input may be missing. It does not know how long to wait: that is `turns.endpoint`.
@@ -7,6 +7,7 @@ Every input may be missing. It does not know how long to wait: that is `turns.en
                   + audio:  bias + slope * logit(audio_score)
                   + text:   bias + sum of weight * feature
                   + llm:    bias + slope * logit(llm_score)
+                  + length: bias + slope * log2(seconds spoken, 1/4 to 8)
 
 A missing input leaves its line out. The weights are fitted with inputs dropped at random, so that each line
 is right on its own and in company.
@@ -34,6 +35,8 @@ class Weights:
     text: tuple[float, ...]
     llm_bias: float
     llm_slope: float
+    length_bias: float
+    length_slope: float
 
     def __post_init__(self) -> None:
         if len(self.text) != len(FEATURES):
@@ -46,12 +49,21 @@ def logit(probability: float) -> float:
     return math.log(p / (1 - p))
 
 
+def octaves(voiced_ms: float) -> float:
+    """log2 of the seconds spoken, kept in -2..3: what is said in one breath is seldom half a second, or ten."""
+    return math.log2(min(8.0, max(0.25, voiced_ms / 1000)))
+
+
 def sigmoid(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
 def done_probability(
-    weights: Weights, audio_score: float | None, text: TextLook | None, llm_score: float | None
+    weights: Weights,
+    audio_score: float | None,
+    text: TextLook | None,
+    llm_score: float | None,
+    voiced_ms: float | None = None,
 ) -> float:
     """P(the person is done), 0..1, from whichever inputs are there; the prior when none is."""
     x = weights.prior
@@ -61,6 +73,8 @@ def done_probability(
         x += weights.text_bias + sum(w * f for w, f in zip(weights.text, text.values(), strict=True))
     if llm_score is not None:
         x += weights.llm_bias + weights.llm_slope * logit(llm_score)
+    if voiced_ms is not None:
+        x += weights.length_bias + weights.length_slope * octaves(voiced_ms)
     return sigmoid(x)
 
 
@@ -75,6 +89,8 @@ def parse(toml: str) -> Weights:
         text=tuple(float(table["text"][name]) for name in FEATURES),
         llm_bias=float(table["llm"]["bias"]),
         llm_slope=float(table["llm"]["slope"]),
+        length_bias=float(table["length"]["bias"]),
+        length_slope=float(table["length"]["slope"]),
     )
 
 

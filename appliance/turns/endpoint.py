@@ -43,6 +43,7 @@ class Look:
     audio_score: float | None = None
     text: TextLook | None = None
     llm_score: float | None = None
+    voiced_ms: float | None = None  # spoken in this turn so far, pauses not counted
     yes_no: bool = False  # the last answer put a yes/no question to the person
     dictation: bool = False
     patience: float = 1.0  # this session's factor, see turns.patience
@@ -66,7 +67,7 @@ class Endpoint:
         self._weights = weights or fitted()
 
     def decide(self, look: Look) -> Decision:
-        probability = done_probability(self._weights, look.audio_score, look.text, look.llm_score)
+        probability = done_probability(self._weights, look.audio_score, look.text, look.llm_score, look.voiced_ms)
         wait, most = self._wait_ms(probability, look)
         end = look.silence_ms >= wait
         reason = "" if not end else "silence" if wait >= most else "score"

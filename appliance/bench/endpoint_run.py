@@ -1,0 +1,200 @@
+"""Runs `appliance bench endpoint`: loads the engines, fills the cache of traces, and puts the report together.
+
+Owns the order of the work and the keys of the report. The corpus, the traces, the simulated ways and the quiet set
+have modules of their own.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from appliance.bench import endpoint as sim
+from appliance.bench.quiet import COMMANDS, commands, heard, quiet
+from appliance.bench.traces import Cache, Ears, Studio, Trace, listen, turns
+from appliance.config import Config
+from appliance.engines.kokoro import Kokoro
+from appliance.engines.llama.engine import Llama
+from appliance.engines.piper import Piper
+from appliance.engines.ports import RATE, CancelToken, Synthesizer
+from appliance.engines.silero import SileroVad
+from appliance.engines.smart_turn import SmartTurn
+from appliance.engines.whisper import Whisper
+from appliance.engines.worker import Worker
+from appliance.models.shelf import Shelf
+from appliance.turns.endpoint import Endpoint
+
+RECORDINGS = ("recordings-aligner", "recordings-pocketsphinx", "recordings-audioeval")
+PIPER, KOKORO, VOICES = "piper-en_US-joe-medium", "kokoro-v1.0-int8", "kokoro-voices"
+
+# (what is being done, done so far, of so many)
+Tell = Callable[[str, int, int], object]
+
+
+@dataclass(slots=True)
+class Rig:
+    """The engines of the benchmark, each on a thread of its own. `close` stops them."""
+
+    vad: SileroVad
+    end_of_turn: SmartTurn
+    whisper: Whisper
+    llama: Llama
+    studio: Studio
+    cache: Cache
+    shelf: Shelf
+    workers: tuple[Worker, ...]
+
+    async def close(self) -> None:
+        await self.llama.close()
+        for worker in self.workers:
+            await asyncio.to_thread(worker.stop)
+
+
+def models_needed(config: Config) -> tuple[str, ...]:
+    models = config.models
+    return (models.vad, models.end_of_turn, models.asr, models.llm, PIPER, KOKORO, VOICES, *RECORDINGS)
+
+
+def cache_of(config: Config) -> Cache:
+    return Cache(f"{config.models.asr}-{config.models.llm}")
+
+
+def load(config: Config, shelf: Shelf | None = None) -> Rig:
+    """Every engine loaded; voices when they are first needed. Raises ModelFileError for what is missing."""
+    shelf = shelf or Shelf()
+    missing = shelf.missing(models_needed(config))
+    if missing:
+        shelf.path(missing[0])
+    hear, speak = Worker("hear"), Worker("speak")
+    cache = cache_of(config)
+
+    def voice(speaker: str) -> Synthesizer:
+        if speaker == "joe":
+            return Piper(shelf.path(PIPER), config.piper, speak)
+        # Every Kokoro voice speaks American here, so that the corpus is the same whatever espeak-ng knows.
+        settings = replace(config.kokoro, voice=speaker, language="en-us")
+        return Kokoro(shelf.path(KOKORO), shelf.folder(VOICES), settings, speak)
+
+    return Rig(
+        SileroVad(shelf.path(config.models.vad), hear),
+        SmartTurn(shelf.path(config.models.end_of_turn), hear, config.end_of_turn),
+        Whisper(shelf.folder(config.models.asr), config.asr, hear),
+        Llama(shelf.path(config.models.llm), replace(config.llm, sessions=1, share_tokens=512)),
+        Studio(cache, voice),
+        cache,
+        shelf,
+        (hear, speak),
+    )
+
+
+async def fill(rig: Rig, tell: Tell, *, limit: int = 0) -> list[Trace]:
+    """Traces of the whole corpus, or of `limit` turns spread over it; what the cache has is not asked again."""
+    todo = await asyncio.to_thread(lambda: list(turns(rig.shelf.folder, rig.studio.speak)))
+    if limit:
+        todo = todo[:: max(1, len(todo) // limit)]
+    ears = Ears(rig.vad, rig.end_of_turn, rig.whisper, rig.llama)
+    found = []
+    for i, (name, make) in enumerate(todo):
+        trace = rig.cache.trace(name)
+        if trace is None:
+            await rig.llama.start()
+            trace = await listen(await asyncio.to_thread(make), ears)
+            rig.cache.keep(trace)
+        found.append(trace)
+        tell("listening to the corpus", i + 1, len(todo))
+    return found
+
+
+async def hush(rig: Rig, tell: Tell) -> dict[str, Any]:
+    """Turns made of silence, noise and music; short commands that were heard."""
+    false: list[str] = []
+    opened = 0
+    sounds = list(quiet())
+    for i, (name, audio) in enumerate(sounds):
+        candidates = await heard(audio, rig.vad, rig.whisper)
+        opened += len(candidates)
+        false += [name for c in candidates if c.text]
+        tell("listening to noise and music", i + 1, len(sounds))
+    caught, right = 0, 0
+    said = await asyncio.to_thread(lambda: list(commands(rig.studio.speak)))
+    for i, (text, audio) in enumerate(said):
+        candidates = [c for c in await heard(audio, rig.vad, rig.whisper) if c.text]
+        caught += bool(candidates)
+        right += any(_bare(text) in _bare(c.text) for c in candidates)
+        tell("listening to short commands", i + 1, len(said))
+    return {
+        "false_turns": len(false),
+        "false_turns_in": sorted(set(false)),
+        "quiet_minutes": round(sum(len(a) for _, a in sounds) / RATE / 60, 1),
+        "gate_openings": opened,
+        "short_commands": len(COMMANDS),
+        "short_commands_heard": caught,
+        "short_commands_right": right,
+    }
+
+
+async def look_cost_ms(rig: Rig, looks: int = 12) -> float:
+    """CPU time of one smart-turn look, whole process, median; the audio is 8 s of noise."""
+    audio = np.random.default_rng(0).normal(0, 0.05, 8 * RATE).astype(np.float32)
+    spent = []
+    for _ in range(looks):
+        before = time.process_time()
+        await rig.end_of_turn.score(audio, CancelToken())
+        spent.append((time.process_time() - before) * 1000)
+    return float(np.median(spent))
+
+
+def report(traces: Sequence[Trace], config: Config, costs: sim.Costs) -> dict[str, Any]:
+    """Everything that follows from traces: the report half, and the human clips of both halves apart."""
+    settings = config.talk.endpoint
+    half = [t for t in traces if t.half == "report"]
+    human = [t for t in traces if t.human]
+    synthetic = [t for t in half if not t.human]
+    ways = {name: sim.summary(points) for name, points in sim.three_ways(half, settings, costs).items()}
+    of_people = {name: sim.summary(points) for name, points in sim.three_ways(human, settings, costs).items()}
+    made = {name: sim.summary(points) for name, points in sim.three_ways(synthetic, settings, costs).items()}
+    own = sim.policy(Endpoint(settings), costs)
+    stock = sim.stock(sim.STOCK_LOOK_MS, costs)
+    return {
+        **ways,
+        "human": of_people,
+        "synthetic": made,
+        "as_shipped": {
+            "stock": sim.shown(sim.point(half, stock)),
+            "policy": sim.shown(sim.point(half, own)),
+            "human_stock": sim.shown(sim.point(human, stock)),
+            "human_policy": sim.shown(sim.point(human, own)),
+        },
+        "without": {
+            part: sim.summary(sim.sweep(half, settings, costs, without=frozenset((part,))))
+            for part in ("audio", "text", "llm", "length")
+        },
+        "turns": {"report": len(half), "fit": len(traces) - len(half), "human": len(human)},
+        "pauses_inside": sum(not t.is_end(p) for t in traces for p in t.pauses),
+        "ends": sum(any(t.is_end(p) for p in t.pauses) for t in traces),
+        "costs_ms": {"audio": costs.audio_ms, "draft": costs.draft_ms, "llm": costs.llm_ms},
+        "looks_per_s": round(sim.looks_per_second(traces, own, settings.look_every_ms, costs), 2),
+    }
+
+
+async def run(config: Config, costs: sim.Costs, tell: Tell, *, limit: int = 0) -> dict[str, Any]:
+    """The whole benchmark."""
+    rig = await asyncio.to_thread(load, config)
+    try:
+        traces = await fill(rig, tell, limit=limit)
+        quiet_set = await hush(rig, tell)
+        cost = await look_cost_ms(rig)
+    finally:
+        await rig.close()
+    tell("trying the policies", 0, 1)
+    result = await asyncio.to_thread(report, traces, config, costs)
+    tell("trying the policies", 1, 1)
+    share = result["looks_per_s"] * cost / 1000
+    return {**result, **quiet_set, "look_cpu_ms": round(cost, 1), "looks_share_of_core": round(share, 4)}
+
+
+def _bare(text: str) -> str:
+    return "".join(c for c in text.lower() if c.isalpha())
