@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
-from textual.containers import Container, Vertical
+from textual.containers import Container, Vertical, VerticalScroll
 from textual.events import Resize
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Static
@@ -45,12 +45,15 @@ READING = (
 class HelpScreen(ModalScreen[None]):
     """Keys, and how to read a row."""
 
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (26, "-tall")]  # noqa: RUF012
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,f1", "dismiss", "Back")]
 
     def compose(self) -> ComposeResult:
         keys = [draw.text((f"{key:>8}", "bold $accent"), f"  {does}") for key, does in HELP]
         blank = draw.text("")
-        yield Static(draw.lines([*keys, blank, draw.legend(72), blank, draw.text((READING, draw.FAINT))]), id="help")
+        page = draw.lines([*keys, blank, draw.legend(64), blank, draw.text((READING, draw.FAINT))])
+        with VerticalScroll(id="help"):
+            yield Static(page)
 
 
 class MainScreen(Screen[None]):
@@ -96,7 +99,7 @@ class MainScreen(Screen[None]):
     def on_resize(self, event: Resize) -> None:
         footer = self.query_one(Footer)
         footer.compact = event.size.width < 96
-        footer.show_command_palette = event.size.width >= 80
+        footer.show_command_palette = event.size.width >= 88
 
 
 class ApplianceScreen(App[None]):

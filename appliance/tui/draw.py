@@ -48,7 +48,13 @@ _EIGHTHS = " ▁▂▃▄▅▆▇█"
 
 
 def text(*pieces: Piece | str) -> Content:
-    return Content.assemble(*[piece if isinstance(piece, str) or piece[1] else piece[0] for piece in pieces])
+    """One line. Characters that do not print become spaces: what a model wrote must not steer the terminal."""
+    plain = [(piece, "") if isinstance(piece, str) else piece for piece in pieces]
+    return Content.assemble(*[(clean(said), style) if style else clean(said) for said, style in plain])
+
+
+def clean(said: str) -> str:
+    return said if said.isprintable() else "".join(c if c.isprintable() else " " for c in said)
 
 
 def lines(rows: Iterable[Content]) -> Content:

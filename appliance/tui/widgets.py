@@ -105,7 +105,7 @@ class Waterfall(Panel, can_focus=True):
         Binding("pagedown", "move(10)", show=False),
         Binding("home", "move(-100000)", show=False),
         Binding("end", "move(100000)", show=False),
-        Binding("enter", "open", "Turn detail"),
+        Binding("enter", "open", "Detail"),
     ]
 
     class Opened(Message):
