@@ -34,7 +34,11 @@ class Answering:
     @property
     def audible(self) -> bool:
         """Something of this answer has been heard."""
-        return self._desk.player.turn == self.hearing.turn and self._desk.player.first_audible_at is not None
+        return (
+            self.attempt.stamps.first_chunk is not None
+            and self._desk.player.turn == self.hearing.turn
+            and self._desk.player.first_audible_at is not None
+        )
 
     def duck(self, speech_at: float) -> None:
         """Someone speaks: silence at once, until it is known what it was. `speech_at`: first sample of it."""
@@ -123,7 +127,8 @@ class Answering:
     async def _finish(self, spoken: str, *, interrupted: bool) -> TurnRecord:
         desk, attempt = self._desk, self.attempt
         heard = attempt.transcript.text if attempt.transcript else ""
-        await desk.chat.settle(heard, spoken)
+        # A bare "stop" is no beginning of what will be said next.
+        await desk.chat.settle(heard if spoken or not attempt.skill else None, spoken)
         record = self._record(heard, spoken, interrupted)
         desk.bus.publish(
             events.TurnFinished(at=desk.clock.now(), session=desk.session, turn=self.hearing.turn, record=record)

@@ -7,13 +7,13 @@ It owns the tasks of its turn (one TaskGroup) and the stamps of the critical pat
 
 import asyncio
 import contextlib
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 
 from appliance import events
 from appliance.clock import ms
 from appliance.conversation.desk import Desk
 from appliance.engines.ports import Audio, CancelToken, Generation, Priority, Spoken, Transcript
-from appliance.errors import Cancelled
 from appliance.speech.chunker import Chunker, Clause
 from appliance.speech.clean import StreamCleaner
 from appliance.speech.normalise import normalise
@@ -139,9 +139,17 @@ class Attempt:
         await self._pass_on([*chunker.feed(clean), *chunker.flush()])
         await self._clauses.put(None)
 
-    async def _words(self, transcript: Transcript):  # type: ignore[no-untyped-def]
+    async def _words(self, transcript: Transcript) -> AsyncIterator[str]:
         """The answer's raw text as it comes: from a skill where one knows it, else from the LLM."""
         desk, stamps = self._desk, self.stamps
+        if desk.skills is not None:
+            known = desk.skills.answer(desk.session, transcript.text, transcript.language)
+            if known is not None:
+                self.skill = known.skill
+                yield known.text
+                await self._released.wait()
+                known.act()
+                return
         ahead = desk.settings.speculation.tokens_ahead
         limit = min(desk.settings.answer.max_tokens, desk.conduct().max_tokens)
         generation = desk.chat.generate(transcript.text, replace(desk.settings.answer, max_tokens=limit))
@@ -205,8 +213,9 @@ class Attempt:
             )
             index += 1
         await self._released.wait()
-        desk.player.end()
-        await desk.player.drained()
+        if self.stamps.first_chunk is not None:
+            desk.player.end()
+            await desk.player.drained()
 
     async def _play(self, piece: Spoken, clause: Clause) -> None:
         if self.stamps.first_chunk is None:
@@ -215,6 +224,3 @@ class Attempt:
             await self._unheld.wait()
             self._desk.player.begin(self.turn)
         self._desk.player.play(piece, clause.end)
-
-
-__all__ = ["Attempt", "Cancelled", "Stamps"]

@@ -19,8 +19,11 @@ from appliance.conversation.attempt import Attempt
 from appliance.conversation.desk import Desk
 from appliance.conversation.hearing import Hearing
 from appliance.conversation.tape import Tape
-from appliance.engines.ports import BLOCK, RATE, Audio
+from appliance.engines.ports import BLOCK, RATE, Audio, CancelToken, Priority
+from appliance.errors import ApplianceError
 from appliance.events import State
+from appliance.skills.timers import announcement
+from appliance.speech.normalise import normalise
 from appliance.turns.bargein import Action, BargeIn, Overlap
 from appliance.turns.completeness import read
 from appliance.turns.endpoint import Decision, Endpoint, Look
@@ -57,6 +60,7 @@ class Conversation:
         self._language = "en"
         self._failure: BaseException | None = None
         self._told_to_end = False
+        self._announcing: asyncio.Task[None] | None = None
         self._tape = Tape(settings.gate.max_turn_ms / 1000 + 15)
         self._turns = 0
         self._hearing: Hearing | None = None
@@ -134,6 +138,8 @@ class Conversation:
             self._answering.publish_progress()
         if self._hearing is not None:
             await self._consider(self._hearing)
+        elif self._answering is None:
+            self._ring()
         if not self._paced:
             await self._catch_up()
 
@@ -160,9 +166,42 @@ class Conversation:
             case TooLong():
                 await self._turn_over(hearing, "cap")
 
+    def _ring(self) -> None:
+        """Announce timers that are due, while nobody is speaking."""
+        desk = self._desk
+        if desk.skills is None or (self._announcing is not None and not self._announcing.done()):
+            return
+        due = desk.skills.timers.due(self.session, desk.clock.now())
+        if due:
+            text = " ".join(announcement(timer) for timer in due)
+            self._announcing = asyncio.create_task(self._announce(text))
+
+    async def _announce(self, text: str) -> None:
+        desk = self._desk
+        speech = desk.engines.synthesizer.synthesize(
+            normalise(text, "en"), priority=Priority.FINAL, deadline=0.0, cancel=CancelToken()
+        )
+        desk.player.begin(0)
+        try:
+            async for piece in speech:
+                desk.player.play(piece, 0)
+        except ApplianceError as error:
+            self._publish(
+                events.Notice(at=desk.clock.now(), session=self.session, level="error", message=error.message)
+            )
+        desk.player.end()
+        await desk.player.drained()
+
+    def _hush(self) -> None:
+        """Somebody speaks: an announcement gives way."""
+        if self._announcing is not None and not self._announcing.done():
+            self._announcing.cancel()
+            self._desk.player.stop()
+
     def _begin_hearing(self, event: SpeechStart) -> None:
         if self._hearing is not None:
             return
+        self._hush()
         self._turns += 1
         at = self._instant(event.first_sample)
         self._hearing = Hearing(
@@ -356,6 +395,7 @@ class Conversation:
             await asyncio.wait([self._answering.task])
 
     async def _close(self) -> None:
+        self._hush()
         if self._hearing is not None:
             await self._hearing.close()
             self._hearing = None

@@ -43,7 +43,7 @@ _JOINING = frozenset(
 # Never the last word of a clause: what it belongs to is still to come.
 _LEANING = frozenset(
     (
-        "a an the of to in on at by my your his her its our their this these those is are was were no not der die das "
+        "a an the of to in on at by over under up out as or and but my your his her its our their this these those is are was were no not der die das "
         "ein eine einen im am zu von el la los las un una de del le les des du au il lo gli uno di"
     ).split()
 )

@@ -1,0 +1,91 @@
+"""Timers of all sessions: which run, how long they still have, which are due. Instants come from the caller."""
+
+import bisect
+import itertools
+from dataclasses import dataclass, field, replace
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Timer:
+    due: float
+    serial: int
+    session: str = field(compare=False)
+    name: str = field(compare=False)
+    seconds: float = field(compare=False)
+
+
+class Timers:
+    """Bounded: `most` of one session, none longer than `longest_s`."""
+
+    def __init__(self, most: int, longest_s: float) -> None:
+        self._most = most
+        self._longest_s = longest_s
+        self._running: list[Timer] = []
+        self._serial = itertools.count()
+
+    def of(self, session: str) -> list[Timer]:
+        """Of one session, the next to ring first."""
+        return [timer for timer in self._running if timer.session == session]
+
+    def why_not(self, session: str, seconds: float) -> str:
+        """What to say when no such timer can be set; "" when it can."""
+        if seconds > self._longest_s:
+            return f"I can only set timers of up to {spoken_duration(self._longest_s)}."
+        if len(self.of(session)) >= self._most:
+            return "There are too many timers already."
+        return ""
+
+    def start(self, session: str, name: str, seconds: float, now: float) -> Timer:
+        timer = Timer(now + seconds, next(self._serial), session, name, seconds)
+        bisect.insort(self._running, timer)
+        return timer
+
+    def cancel(self, session: str, *, every: bool = False) -> None:
+        """The next one to ring, or every one."""
+        going = self.of(session) if every else self.of(session)[:1]
+        self._running = [timer for timer in self._running if timer not in going]
+
+    def change(self, session: str, seconds: float) -> None:
+        """The next one to ring gets so many seconds more, or less."""
+        for timer in self.of(session)[:1]:
+            self._running.remove(timer)
+            bisect.insort(self._running, replace(timer, due=timer.due + seconds))
+
+    def due(self, session: str, now: float) -> list[Timer]:
+        """Those of `session` that ring at `now`; each is given once."""
+        ringing = [timer for timer in self.of(session) if timer.due <= now]
+        if ringing:
+            self._running = [timer for timer in self._running if timer not in ringing]
+        return ringing
+
+    def status(self, session: str, now: float) -> str:
+        """In a sentence, how much is left."""
+        running = self.of(session)
+        if not running:
+            return "There is no timer running."
+        parts = [f"{_called(timer)} has {spoken_duration(timer.due - now)} left" for timer in running[:3]]
+        return ", and ".join(parts).capitalize() + "."
+
+
+def announcement(timer: Timer) -> str:
+    """What is said when it rings."""
+    return (
+        f"Your {timer.name} timer is done." if timer.name else f"Your {spoken_duration(timer.seconds)} timer is done."
+    )
+
+
+def spoken_duration(seconds: float) -> str:
+    """5400 -> "1 hour and 30 minutes"."""
+    whole = max(0, round(seconds))
+    parts = []
+    for size, name in ((3600, "hour"), (60, "minute"), (1, "second")):
+        count, whole = divmod(whole, size)
+        if count:
+            parts.append(f"{count} {name}{'' if count == 1 else 's'}")
+    if not parts:
+        return "no time"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def _called(timer: Timer) -> str:
+    return f"the {timer.name} timer" if timer.name else "the timer"
