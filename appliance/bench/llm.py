@@ -251,9 +251,9 @@ class _Stock:
             n_threads_batch=settings.threads_batch,
             n_gpu_layers=settings.gpu_layers,
             flash_attn=settings.flash_attention,
-            verbose=True,  # False would redirect file descriptors around every call
+            verbose=False,
         )
-        self._answer([{"role": "user", "content": QUESTIONS[0]}], 2, _Load())  # warm, and the prefix is read
+        self._answer([{"role": "user", "content": "Hello."}], 2, _Load())  # warm, and the prefix is read
 
     def load(self, count: int, turns: int, tokens: int) -> _Load:
         load = _Load()

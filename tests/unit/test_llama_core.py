@@ -461,7 +461,6 @@ def test_long_conversations_keep_their_form_without_idle_time(core: Core) -> Non
         consistent(core)
     valid_form(core, core.seats["a"])
     assert max(costs[20:]) <= 2 * max(costs[1:10])  # dropping old turns moves the rest, nothing is read again
-    assert core.summaries.made == 0 or core.seats["a"].turns
 
 
 def test_long_conversations_are_summed_up_in_idle_time(core: Core) -> None:
@@ -494,7 +493,7 @@ def test_a_prompt_over_the_share_is_an_error_and_the_session_lives(core: Core) -
     error = drain(core)[id(stream)][2]
     assert isinstance(error, NoRoomError)
     core.settle("a", None, None)
-    assert answer(core, "a", "hello") is not None
+    answer(core, "a", "hello")
 
 
 def test_code_1_parks_an_idle_session_and_ends_no_answer(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -521,7 +520,7 @@ def test_a_failed_step_ends_its_turns_only(core: Core, monkeypatch: pytest.Monke
     assert isinstance(drain(core)[id(stream)][2], EngineError)
     consistent(core)
     core.settle("a", None, None)
-    assert answer(core, "a", "hello") is not None
+    answer(core, "a", "hello")
 
 
 # -- other kinds of memory ---------------------------------------------------------------------------------------
@@ -555,7 +554,7 @@ def test_long_conversations_on_windowed_and_hybrid_models(tmp_path: Path, archit
     core = Core(write_toy(tmp_path / "toy.gguf", architecture, layers=6, window=32), LlamaSettings(**how))
     for name in "bc":
         core.open(name, [])
-        assert len(answer(core, name, "hello", tokens=200)) >= 0
+        answer(core, name, "hello", tokens=200)  # fills windows; fails where it does not end well
     core.open("a", [])
     for i in range(30):
         core.settle("a", f"say {i}", answer(core, "a", f"say {i}", tokens=12) or "ok")
@@ -574,7 +573,7 @@ def test_a_model_without_a_chat_template_needs_one_named(tmp_path: Path) -> None
         Core(path, SMALL)
     core = Core(path, LlamaSettings(**{**_as_dict(SMALL), "chat_format": "chatml"}))
     core.open("a", [])
-    assert answer(core, "a", "hello") is not None
+    answer(core, "a", "hello")
     core.close()
 
 
