@@ -24,6 +24,13 @@ class AnswerBorders(Protocol):
     def next_answer(self) -> None: ...
 
 
+@runtime_checkable
+class MayVanish(Protocol):
+    """A sink whose device may go away for good."""
+
+    def gone(self) -> bool: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Cut:
     """What was heard of an answer that was stopped."""
@@ -198,8 +205,11 @@ class Player:
         return at
 
     async def drained(self) -> None:
-        """Return when everything queued has been heard or dropped."""
+        """Return when everything queued has been heard or dropped; an answer whose device is gone is stopped."""
         while self._sink.played() < self._written:
+            if isinstance(self._sink, MayVanish) and self._sink.gone():
+                self.stop()
+                return
             left = self.runs_dry_at - self._clock.now()
             await self._clock.sleep_until(self._clock.now() + (_POLL_S if self.paused else max(0.001, left)))
 
