@@ -3,6 +3,7 @@
 Owns the file's form, its fingerprint (by which an edited file is known) and its backups.
 """
 
+import contextlib
 import hashlib
 import os
 import re
@@ -44,7 +45,7 @@ def edited(path: Path) -> bool:
     """Whether the file at `path` is not as set-up wrote it. An absent file is not edited."""
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     except (OSError, UnicodeDecodeError):
         return True
@@ -62,15 +63,17 @@ def write_config(path: Path, tier: str, differences: Differences, *, replace_edi
         raise UsageError(
             f"{path} was edited by hand and is left as it is", "say --replace to put it aside and write a new one"
         )
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         if path.is_file() and path.read_bytes() == text.encode():
             return Written(path, None, changed=False)
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
         temporary.write_text(text, encoding="utf-8")
         backup = _back_up(path) if path.exists() else None
         temporary.replace(path)
     except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
         raise ApplianceError(
             f"{path} cannot be written: {error.strerror}", "check the folder's permissions and the free space"
         ) from error

@@ -1,0 +1,100 @@
+"""The user's config: what set-up writes loads, is layered over its tier, and replaces no edits unasked."""
+
+from pathlib import Path
+
+import pytest
+
+from appliance.config import load
+from appliance.errors import ApplianceError, UsageError
+from appliance.setup.write import edited, render, write_config
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "appliance" / "config.toml"
+
+
+def test_it_loads_over_its_tier_with_only_what_differs(path: Path) -> None:
+    written = write_config(path, "starter", {"llm": {"threads": 1, "sessions": 3}, "piper": {"threads": 1}})
+    assert written.changed
+    assert written.backup is None
+    config, tier = load(path), load(tier="starter")
+    assert (config.llm.threads, config.llm.sessions, config.piper.threads) == (1, 3, 1)
+    assert config.llm.system_prompt == tier.llm.system_prompt
+    assert config.models == tier.models
+    assert "system_prompt" not in path.read_text()
+
+
+def test_the_same_again_changes_nothing(path: Path) -> None:
+    write_config(path, "tiny", {})
+    again = write_config(path, "tiny", {})
+    assert not again.changed
+    assert again.backup is None
+    assert [file.name for file in path.parent.iterdir()] == ["config.toml"]
+
+
+def test_another_tier_keeps_a_backup(path: Path) -> None:
+    write_config(path, "tiny", {})
+    before = path.read_text()
+    written = write_config(path, "starter", {})
+    assert written.backup is not None
+    assert written.backup.read_text() == before
+    third = write_config(path, "tiny", {})
+    assert third.backup != written.backup
+    assert load(path).tier == "tiny"
+
+
+@pytest.mark.parametrize("edit", ["\n[llm]\nthreads = 7\n", " ", "# a remark\n"])
+def test_an_edited_file_is_left_alone_unless_asked(path: Path, edit: str) -> None:
+    write_config(path, "tiny", {})
+    assert not edited(path)
+    path.write_text(path.read_text() + edit)
+    mine = path.read_text()
+    assert edited(path)
+    with pytest.raises(UsageError, match="edited by hand") as refused:
+        write_config(path, "starter", {})
+    assert "--replace" in refused.value.hint
+    assert path.read_text() == mine
+    written = write_config(path, "starter", {}, replace_edited=True)
+    assert written.backup is not None
+    assert written.backup.read_text() == mine
+
+
+def test_a_file_of_somebody_else_counts_as_edited(path: Path) -> None:
+    assert not edited(path)
+    path.parent.mkdir()
+    path.write_text('tier = "tiny"\n')
+    assert edited(path)
+    path.write_bytes(b"\xff\xfe")
+    assert edited(path)
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_with_a_hint(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.write_text("")
+    with pytest.raises(ApplianceError, match="cannot be written") as failed:
+        write_config(blocker / "config.toml", "tiny", {})
+    assert failed.value.hint
+
+
+def test_values_survive_the_way_through_toml() -> None:
+    import tomllib
+
+    keys = {"a": 'a "quoted" \\ word', "b": True, "c": 3, "d": 0.5}
+    assert tomllib.loads(render("tiny", {"x": keys, "top": 1, "none": {}})) == {"tier": "tiny", "top": 1, "x": keys}
+    with pytest.raises(TypeError):
+        render("tiny", {"x": {"a": None}})
+
+
+def test_nothing_is_left_half_written(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_config(path, "tiny", {})
+    before = path.read_text()
+
+    def full(self: Path, target: Path) -> Path:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(ApplianceError, match="No space left"):
+        write_config(path, "starter", {})
+    assert path.read_text() == before
+    assert not list(path.parent.glob(".*"))
