@@ -2,7 +2,7 @@
 
 import typer
 
-from appliance.cli import bench_latency, bench_load
+from appliance.cli import bench_endpoint, bench_latency, bench_llm, bench_load
 
 app = typer.Typer(
     help="Measure this box: latency, load, end of turn, recognition, language model, voice.",
@@ -11,3 +11,5 @@ app = typer.Typer(
 )
 app.command("latency", epilog="Example: appliance bench latency --tier tiny --repeat 2")(bench_latency.latency)
 app.command("load")(bench_load.load)
+app.command("endpoint")(bench_endpoint.endpoint)
+app.command("llm")(bench_llm.llm)

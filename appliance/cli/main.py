@@ -12,7 +12,7 @@ import typer
 from typer.exceptions import Abort, Exit, TyperException
 
 from appliance import __version__
-from appliance.cli import bench, converse, models, plan, run, sessions
+from appliance.cli import bench, converse, models, plan, run, sessions, setup, top
 from appliance.errors import ApplianceError
 
 app = typer.Typer(
@@ -43,6 +43,9 @@ def _root(
 app.command("demo")(converse.demo)
 app.command("converse")(converse.converse)
 app.command("run")(run.run)
+app.command("setup")(setup.setup)
+app.command("doctor")(setup.doctor)
+app.command("top")(top.top)
 app.add_typer(bench.app, name="bench")
 app.add_typer(models.app, name="models")
 app.add_typer(plan.app, name="plan")

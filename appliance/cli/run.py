@@ -52,7 +52,7 @@ async def _run(config: "Config", db: Path | None, *, screen: bool) -> None:
 
 async def _serve(service: "Service") -> None:
     """Start, say ready, and serve until SIGINT or SIGTERM; then drain."""
-    from appliance.setup.notify import notify, watchdog
+    from appliance.setup.notify import keep_alive, notify
 
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -65,7 +65,7 @@ async def _serve(service: "Service") -> None:
     stations = ", ".join(visits.station for visits in service.visits)
     print(f"ready: {stations}; up to {reception.cap.sessions} sessions", file=sys.stderr, flush=True)
     notify("READY=1")
-    dog = asyncio.create_task(watchdog())
+    dog = asyncio.create_task(keep_alive())
     try:
         await service.serve()
     finally:

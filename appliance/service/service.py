@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from appliance import events
 from appliance.app import Appliance
-from appliance.audio.devices import AudioHost, StationAudio, open_station
+from appliance.audio.chime import CHIME_MARGIN_S, chime
+from appliance.audio.devices import AudioHost, StationAudio, StationSettings, open_station
 from appliance.config import Config
 from appliance.service.calibrate import calibration
 from appliance.service.ceiling import ceiling
@@ -50,17 +51,17 @@ class Service:
         self._tasks.append(asyncio.create_task(self.reception.run()))
         self._host = await asyncio.to_thread(AudioHost)
         for settings in config.stations:
-            audio = open_station(settings, self._host, box.clock, box.bus.publish)
+            audio = open_station(settings, self._host, box.clock, box.bus.publish, self._woken(settings))
             self._audio.append(audio)
             self.visits.append(
                 Visits(
                     box,
                     self.reception,
-                    audio.source,
+                    audio.ear,
                     audio.sink,
                     config.visits,
                     station=settings.name,
-                    push_to_talk=settings.push_to_talk,
+                    gate=audio.gate,
                 )
             )
 
@@ -100,8 +101,8 @@ class Service:
     def mute(self, session: str) -> None:
         for visits, audio in zip(self.visits, self._audio, strict=True):
             if visits in self._of(session):
-                audio.source.mute(not audio.source.muted)
-                state = events.State.MUTED if audio.source.muted else events.State.LISTENING
+                audio.microphone.mute(not audio.microphone.muted)
+                state = events.State.MUTED if audio.microphone.muted else events.State.LISTENING
                 self.box.bus.publish(
                     events.StateChanged(at=self.box.clock.now(), session=session or visits.station, state=state)
                 )
@@ -110,6 +111,22 @@ class Service:
         for visits in self._of(session):
             if visits.conversation is not None:
                 self._tasks.append(asyncio.ensure_future(visits.conversation.interrupt()))
+
+    def _woken(self, settings: StationSettings) -> Callable[[bool, float], None]:
+        """What happens when a station's wake word is heard: a chime that it does not hear itself."""
+
+        def woken(awake: bool, at: float) -> None:
+            state = events.State.LISTENING if awake else events.State.WAITING
+            self.box.bus.publish(events.StateChanged(at=at, session=settings.name, state=state))
+            audio = next((a for a in self._audio if a.settings is settings), None)
+            if not awake or audio is None or audio.gate is None or not settings.chime or not settings.wake_word:
+                return
+            if all(v.conversation is None or v.conversation.idle for v in self.visits if v.station == settings.name):
+                sound = chime(audio.sink.sample_rate)
+                audio.sink.write(sound)
+                audio.gate.deafen(len(sound) / audio.sink.sample_rate + CHIME_MARGIN_S)
+
+        return woken
 
     def _of(self, session: str) -> list[Visits]:
         """The station that `session` sits at; all of them for an empty name."""

@@ -14,11 +14,12 @@ import numpy as np
 
 from appliance import events
 from appliance.app import Appliance
+from appliance.audio.levels import dbfs
 from appliance.audio.ports import Block, Sink, Source
 from appliance.audio.settings import VisitSettings
+from appliance.audio.wakeword import WakeSource
 from appliance.capacity.limiter import Admitted, Queued
 from appliance.conversation.conversation import Conversation
-from appliance.engines.ports import BLOCK
 from appliance.errors import ApplianceError
 from appliance.events import State
 from appliance.service.reception import REFUSED, WAITING, Reception
@@ -40,16 +41,16 @@ class Visits:
         settings: VisitSettings,
         *,
         station: str = "default",
-        push_to_talk: bool = False,
+        gate: WakeSource | None = None,
     ) -> None:
         self.station = station
         self.conversation: Conversation | None = None
+        self.gate = gate  # with a wake word or push to talk; `source` is then behind it
         self._box = box
         self._reception = reception
         self._source = source
         self._sink = sink
         self._settings = settings
-        self._push_to_talk = push_to_talk
         self._pressed = False
         self._count = 0
         self._kept: deque[Block] = deque(maxlen=_KEPT_BLOCKS)
@@ -78,8 +79,11 @@ class Visits:
         await self._source.close()
 
     def talk(self) -> None:
-        """The talk key: with push to talk it opens and closes the microphone, else it needs no wake word once."""
+        """The talk key: opens and closes the microphone with push to talk, else stands for the wake word once."""
+        if self.gate is None:
+            return
         self._pressed = not self._pressed
+        self.gate.press(self._pressed)
         if not self._pressed and self.conversation is not None:
             self.conversation.finish_turn()
 
@@ -90,10 +94,6 @@ class Visits:
         self._publish_state(State.LISTENING)
         async for block in self._open_blocks():
             self._kept.append(block)
-            if self._push_to_talk:
-                if self._pressed:
-                    return True
-                continue
             probability = await self._speech(session, block)
             self._publish_level(block, probability)
             if any(isinstance(event, SpeechStart) for event in gate.feed(probability, block.start)):
@@ -171,22 +171,33 @@ class Visits:
         for block in kept:
             yield block
         quiet_since = self._box.clock.now()
-        async for block in self._open_blocks():
-            if self._push_to_talk and not self._pressed:
-                block = Block(np.zeros(BLOCK, np.float32), block.start, block.captured_at)  # noqa: PLW2901
-            yield block
-            now = self._box.clock.now()
-            if not conversation.idle:
-                quiet_since = now
-            elif now - quiet_since > self._settings.idle_s:
-                return
+        blocks = self._open_blocks()
+        coming = asyncio.ensure_future(anext(blocks, None))
+        try:
+            while True:
+                # Behind a wake word no block comes for a long time; the visit must end all the same.
+                await asyncio.wait([coming], timeout=1.0)
+                now = self._box.clock.now()
+                if not conversation.idle:
+                    quiet_since = now
+                if self.gate is not None:
+                    self.gate.hold(not conversation.idle)
+                if coming.done():
+                    block = coming.result()
+                    if block is None:
+                        return
+                    coming = asyncio.ensure_future(anext(blocks, None))
+                    yield block
+                if now - quiet_since > self._settings.idle_s:
+                    return
+        finally:
+            coming.cancel()
+            await asyncio.gather(coming, return_exceptions=True)
 
     def _publish_state(self, state: State) -> None:
         self._box.bus.publish(events.StateChanged(at=self._box.clock.now(), session=self.station, state=state))
 
     def _publish_level(self, block: Block, probability: float) -> None:
-        from appliance.audio.levels import dbfs
-
         self._box.bus.publish(
             events.Level(at=block.captured_at, session=self.station, input_dbfs=dbfs(block.samples), speech=probability)
         )
