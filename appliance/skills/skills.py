@@ -5,6 +5,7 @@ none. Sentences come from home-assistant-intents through hassil. Nothing happens
 an answer may be prepared while the turn is not yet over. It knows no voice and no session but by name.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +26,40 @@ _INTENTS = (
     "HassDecreaseTimer",
     "HassNevermind",
 )
-_STOPS = frozenset(("stop", "be quiet", "quiet", "shut up", "that's enough", "thanks that's all", "stop it"))
+_STOPS = frozenset(
+    (
+        "stop", "be quiet", "quiet", "shut up", "that's enough", "thanks that's all", "stop it", "stop talking",
+        "cancel", "cancel that", "forget it",
+    )
+)  # fmt: skip
+# Said at home and not among the sentences of home-assistant-intents.
+_OWN_SENTENCES = {
+    "HassGetCurrentTime": ("(do you know|tell me) what time it is [[right] now]", "what time do we have"),
+    "HassGetCurrentDate": (
+        "what day [of the week] is (it|today)",
+        "what day is it today",
+        "what date is (it|today)",
+        "what date is it today",
+    ),
+    "HassTimerStatus": ("how (long|much time) do i have left on (the|my) timer",),
+    "HassStartTimer": tuple(
+        f"<timer_set> [a|an|the|my] {{timer_name:name}} timer for {{timer_{unit}s:{unit}s}} {unit}[s]"
+        for unit in ("hour", "minute", "second")
+    ),
+}
+# Lengths as people say them -> as the sentences take them.
+_LENGTHS = tuple(
+    (re.compile(pattern, re.I), said)
+    for pattern, said in (
+        (r"\b(?:an|one|1) hour and a half\b", "1 hour and 30 minutes"),
+        (r"\b(?:a|one|1) minute and a half\b", "1 minute and 30 seconds"),
+        (r"\b(\w+) and a half hours\b", r"\1 hours and 30 minutes"),
+        (r"\b(\w+) and a half minutes\b", r"\1 minutes and 30 seconds"),
+        (r"\b(?:a )?quarter of an hour\b", "15 minutes"),
+        (r"\b(?<!half )an hour\b", "1 hour"),
+        (r"\b(?<!half )a minute\b", "1 minute"),
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +121,10 @@ class Skills:
     def _intent(self, session: str, said: str) -> Reply | None:
         from hassil import recognize
 
+        said = said.replace("’", "'")
+        if "timer" in said.lower():
+            for pattern, length in _LENGTHS:
+                said = pattern.sub(length, said)
         found = recognize(said, self._intents())
         if found is None:
             return None
@@ -96,9 +134,9 @@ class Skills:
             "HassGetCurrentTime": lambda: Reply(f"It is {_time(self._wall())}", "time"),
             "HassGetCurrentDate": lambda: Reply(_date(self._wall()), "date"),
             "HassStartTimer": lambda: self._start(session, slots, now),
-            "HassCancelTimer": lambda: self._cancel(session, every=False),
-            "HassCancelAllTimers": lambda: self._cancel(session, every=True),
-            "HassTimerStatus": lambda: Reply(self.timers.status(session, now), "timers"),
+            "HassCancelTimer": lambda: self._cancel(session, slots, every=False),
+            "HassCancelAllTimers": lambda: self._cancel(session, slots, every=True),
+            "HassTimerStatus": lambda: Reply(self.timers.status(session, now, *_which(slots)), "timers"),
             "HassIncreaseTimer": lambda: self._change(session, _seconds(slots), now),
             "HassDecreaseTimer": lambda: self._change(session, -_seconds(slots), now),
             "HassNevermind": lambda: Reply("", "never mind"),
@@ -123,12 +161,14 @@ class Skills:
 
         return Reply(text, "timers", start)
 
-    def _cancel(self, session: str, *, every: bool) -> Reply:
-        running = self.timers.of(session)
-        if not running:
+    def _cancel(self, session: str, slots: dict[str, Any], *, every: bool) -> Reply:
+        name, seconds = _which(slots)
+        if not self.timers.of(session):
             return Reply("There is no timer running.", "timers")
-        text = "All timers are cancelled." if every else "The timer is cancelled."
-        return Reply(text, "timers", lambda: self.timers.cancel(session, every=every))
+        if not self.timers.find(session, name, seconds):
+            return Reply("There is no such timer.", "timers")
+        text = "All timers are cancelled." if every else f"The {name + ' ' if name else ''}timer is cancelled."
+        return Reply(text, "timers", lambda: self.timers.cancel(session, every=every, name=name, seconds=seconds))
 
     def _change(self, session: str, seconds: float, now: float) -> Reply:
         running = self.timers.of(session)
@@ -145,7 +185,11 @@ class Skills:
 
             data = get_intents("en") or {}
             known: dict[str, Any] = data.get("intents", {})
-            wanted = {name: known[name] for name in _INTENTS if name in known}
+            wanted = {
+                name: {"data": [*known[name]["data"], {"sentences": [*_OWN_SENTENCES.get(name, ())]}]}
+                for name in _INTENTS
+                if name in known
+            }
             # There is no house with areas here; a wildcard in their place would match anything.
             lists = {**data.get("lists", {}), "area": {"values": []}, "floor": {"values": []}}
             self._sentences = Intents.from_dict(
@@ -164,6 +208,12 @@ def _seconds(slots: dict[str, Any]) -> float:
     """Hours, minutes and seconds of a matched sentence; halves are given as fractions by the sentences."""
     factor = {"hours": 3600.0, "minutes": 60.0, "seconds": 1.0}
     return sum(float(slots.get(unit, 0) or 0) * size for unit, size in factor.items())
+
+
+def _which(slots: dict[str, Any]) -> tuple[str, float]:
+    """Which timer is meant: its name or "", the length it was set to or 0."""
+    lengths = {unit: slots.get(f"start_{unit}", 0) for unit in ("hours", "minutes", "seconds")}
+    return str(slots.get("name", "")).strip(), _seconds(lengths)
 
 
 def _date(wall: datetime) -> str:

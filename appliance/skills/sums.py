@@ -28,12 +28,14 @@ _OPERATORS = (
 )
 _OPERATE = {"*": operator.mul, "/": operator.truediv, "+": operator.add, "-": operator.sub}
 _MOST = 10**15
+# "9/11", "24/7", "50-50" and "4x4" are names; in a sum these signs stand apart.
+_NAME = re.compile(r"\d[/x–-]\d")
 
 
 def solve(said: str) -> str | None:
     """What to say for the sum in `said`; None when it is not one."""
     text = _TAIL.sub("", _LEAD.sub("", said.strip())).strip().lower()
-    if not text or len(text) > 100:
+    if not text or len(text) > 100 or _NAME.search(text):
         return None
     try:
         value = _percentage(text) or _root(text) or _expression(text)
@@ -154,16 +156,25 @@ def _whole(words: list[str]) -> Fraction:
     total = part = 0
     for word in (piece for w in words for piece in w.split("-")):
         if word in _UNITS:
+            _must_fit(part, _UNITS[word])
             part += _UNITS[word]
         elif word in _TENS:
+            _must_fit(part, _TENS[word])
             part += _TENS[word]
-        elif word == "hundred":
+        elif word == "hundred" and part < 100:
             part = max(1, part) * 100
         elif word in _SCALES:
             total, part = total + max(1, part) * _SCALES[word], 0
         elif word != "and" or not (total or part):
             raise _NoSum
     return Fraction(total + part)
+
+
+def _must_fit(before: int, value: int) -> None:
+    """ "twenty" takes a "five" behind it; "two five" and "five twenty" are two numbers. Raises _NoSum."""
+    tens = before % 100
+    if tens and not (tens % 10 == 0 and tens >= 20 and 0 < value < 10):
+        raise _NoSum
 
 
 def _shown(value: Fraction) -> str:

@@ -40,9 +40,18 @@ class Timers:
         bisect.insort(self._running, timer)
         return timer
 
-    def cancel(self, session: str, *, every: bool = False) -> None:
-        """The next one to ring, or every one."""
-        going = self.of(session) if every else self.of(session)[:1]
+    def find(self, session: str, name: str, seconds: float) -> list[Timer]:
+        """Those that were set with this name and length; "" and 0 leave that open."""
+        return [
+            timer
+            for timer in self.of(session)
+            if (not name or timer.name.lower() == name.lower()) and (not seconds or timer.seconds == seconds)
+        ]
+
+    def cancel(self, session: str, *, every: bool = False, name: str = "", seconds: float = 0) -> None:
+        """The next one to ring of those with this name and length, or every one."""
+        found = self.find(session, name, seconds)
+        going = found if every else found[:1]
         self._running = [timer for timer in self._running if timer not in going]
 
     def change(self, session: str, seconds: float) -> None:
@@ -58,11 +67,11 @@ class Timers:
             self._running = [timer for timer in self._running if timer not in ringing]
         return ringing
 
-    def status(self, session: str, now: float) -> str:
-        """In a sentence, how much is left."""
-        running = self.of(session)
+    def status(self, session: str, now: float, name: str = "", seconds: float = 0) -> str:
+        """In a sentence, how much is left of those with this name and length."""
+        running = self.find(session, name, seconds)
         if not running:
-            return "There is no timer running."
+            return "There is no such timer." if self.of(session) else "There is no timer running."
         parts = [f"{_called(timer)} has {spoken_duration(timer.due - now)} left" for timer in running[:3]]
         return ", and ".join(parts).capitalize() + "."
 
