@@ -61,7 +61,7 @@ class Point:
 Way = Callable[[Trace, PauseTrace], float]
 
 
-def inputs_of(trace: Trace, pause: PauseTrace, costs: Costs, *, pause_ms: float = 64.0) -> list[Inputs]:
+def inputs_of(trace: Trace, pause: PauseTrace, costs: Costs, *, pause_ms: float = 32.0) -> list[Inputs]:
     """The steps in which knowledge about `pause` arrives, in order, beginning with nothing."""
     arrivals: list[tuple[float, str, float | int]] = []
     busy_until, asked = 0.0, -math.inf
@@ -244,7 +244,7 @@ def looks_per_second(traces: Sequence[Trace], way: Way, every_ms: float, costs: 
     for trace in traces:
         for pause in trace.pauses:
             lasts = min(way(trace, pause), pause.ms, HORIZON_MS)
-            looks += 1 + int(max(0.0, lasts - 2 * BLOCK_MS) // max(_on_block(every_ms), costs.audio_ms))
+            looks += 1 + int(max(0.0, lasts - BLOCK_MS) // max(_on_block(every_ms), costs.audio_ms))
         seconds += max(0, trace.end - max(0, trace.first)) / RATE
     return looks / max(seconds, 1e-9)
 

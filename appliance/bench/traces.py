@@ -34,13 +34,13 @@ from appliance.engines.ports import (
 from appliance.turns.gate import Gate, GateSettings, Pause, Resume, SpeechStart, last_voiced
 
 RECIPE = 1  # raise it when the same seed gives other turns or other traces
-LOOKS = (2, 6, 9, 13, 18, 25)  # blocks of silence after which smart-turn is asked: 64 ms to 0.8 s
+LOOKS = (1, 6, 9, 13, 18, 25)  # blocks of silence after which smart-turn is asked: 32 ms to 0.8 s
 DRAFT_LEAST_MS = 250.0  # no draft of a pause that is over before one could be ready
 
 
 @dataclass(slots=True)
 class PauseTrace:
-    """One silence of at least 64 ms by the gate. Positions are samples; `until` is None for the turn's last one."""
+    """One silence by the gate. Positions are samples; `until` is None for the turn's last one."""
 
     last: int
     voiced: int  # `last` refined by energy, as the conversation does

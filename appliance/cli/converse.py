@@ -3,7 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,23 +11,25 @@ if TYPE_CHECKING:
     from appliance.audio.files import AudioFile
     from appliance.config import Config
 
-CONFIG = typer.Option(None, "--config", metavar="FILE", help="A TOML file layered over its tier.")
-TIER = typer.Option(None, "--tier", metavar="NAME", help="tiny, starter, desktop, …")
-JSON = typer.Option(False, "--json", help="One JSON object a turn on stdout, the summary last.")
-FAST = typer.Option(False, "--fast", help="Do not wait for real time; latency is then not measured.")
-TUI = typer.Option(False, "--tui", help="Show the screen while it runs.")
-DB = typer.Option(None, "--db", metavar="FILE", help="Keep the turns in this store instead of the usual one.")
+Config_ = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A TOML file layered over its tier.")]
+Tier = Annotated[str | None, typer.Option("--tier", metavar="NAME", help="tiny, starter, desktop, …")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a turn on stdout, the summary last.")]
+Fast = Annotated[bool, typer.Option("--fast", help="Do not wait for real time; latency is then not measured.")]
+Tui = Annotated[bool, typer.Option("--tui", help="Show the screen while it runs.")]
+Db = Annotated[Path | None, typer.Option("--db", metavar="FILE", help="Another store than this user's own.")]
+Out = Annotated[Path | None, typer.Option("--out", metavar="OUT.wav", help="Write the answers here.")]
+Files = Annotated[list[Path], typer.Argument(metavar="IN.wav...", help="What is said, one file after another.")]
 
 
 def converse(
-    files: list[Path] = typer.Argument(..., metavar="IN.wav...", help="What the person says, one file after another."),
-    out: Path = typer.Option(None, "--out", metavar="OUT.wav", help="Write the answers here."),
-    as_json: bool = JSON,
-    fast: bool = FAST,
-    tui: bool = TUI,
-    tier: str = TIER,
-    config: Path = CONFIG,
-    db: Path = DB,
+    files: Files,
+    out: Out = None,
+    as_json: Json = False,
+    fast: Fast = False,
+    tui: Tui = False,
+    tier: Tier = None,
+    config: Config_ = None,
+    db: Db = None,
 ) -> None:
     """Hold a conversation over your recordings.
 
@@ -43,13 +45,13 @@ def converse(
 
 
 def demo(
-    out: Path = typer.Option(Path("demo-answers.wav"), "--out", metavar="OUT.wav", help="Write the answers here."),
-    as_json: bool = JSON,
-    fast: bool = FAST,
-    tui: bool = TUI,
-    tier: str = TIER,
-    config: Path = CONFIG,
-    db: Path = DB,
+    out: Out = Path("demo-answers.wav"),
+    as_json: Json = False,
+    fast: Fast = False,
+    tui: Tui = False,
+    tier: Tier = None,
+    config: Config_ = None,
+    db: Db = None,
 ) -> None:
     """Ask the bundled recorded questions aloud and show where every millisecond of the answers went.
 

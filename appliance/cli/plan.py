@@ -27,7 +27,7 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout.")
 
 
 @app.command("kv", epilog="Example: appliance plan kv gemma-3-4b --context 8192 --sessions 10 --kv-type q8_0")
-def kv(  # noqa: PLR0913, PLR0917  (each parameter is a flag)
+def kv(
     model: Annotated[str, typer.Argument(metavar="MODEL.gguf|NAME", help="A file, or a name of the catalogue.")] = "",
     config: Annotated[str, typer.Option("--config", metavar="TIER|FILE", help="The limiter's sum for a tier.")] = "",
     context: Annotated[int, typer.Option(help="Tokens of one session's share.")] = 8192,
@@ -197,7 +197,7 @@ def _kv_of_config(config: str, memory: str, as_json: bool) -> None:
     """The same sum that the limiter makes at start, for a tier or a file."""
     from appliance.cli.plan_tables import heading
     from appliance.config import load
-    from appliance.setup.verdicts import tier_sum
+    from appliance.setup.sums import tier_sum
 
     is_file = "/" in config or config.endswith(".toml")
     settings = load(Path(config)) if is_file else load(tier=config)

@@ -53,6 +53,7 @@ async def _run(config: "Config", db: Path | None, *, screen: bool) -> None:
 async def _serve(service: "Service") -> None:
     """Start, say ready, and serve until SIGINT or SIGTERM; then drain."""
     from appliance.setup.notify import keep_alive, notify
+    from appliance.tui.run import serving
 
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
@@ -67,7 +68,8 @@ async def _serve(service: "Service") -> None:
     notify("READY=1")
     dog = asyncio.create_task(keep_alive())
     try:
-        await service.serve()
+        async with serving(service.box, service):
+            await service.serve()
     finally:
         notify("STOPPING=1")
         dog.cancel()

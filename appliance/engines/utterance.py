@@ -17,7 +17,8 @@ def levels(audio: Audio) -> Audio:
     """RMS of each whole 20 ms frame."""
     count = len(audio) // _FRAME
     frames = audio[: count * _FRAME].reshape(count, _FRAME)
-    return np.sqrt(np.square(frames).mean(axis=1))
+    rms: Audio = np.sqrt(np.square(frames).mean(axis=1))
+    return rms
 
 
 def window_s(speech_s: float, *, least_s: float, pad_s: float, step_s: float, most_s: float) -> float:

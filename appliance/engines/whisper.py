@@ -5,6 +5,7 @@ reason. Knows nothing of turns: a draft and a final differ only in priority.
 """
 
 import json
+import re
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +24,14 @@ WIDE_S = 30.0  # what whisper was trained on; the widest window there is
 _LEAST_SAMPLES = 1600  # 100 ms: less cannot hold a word, and the transform needs 201
 
 
+# What whisper was taught to write over silence: endings of films. Believed only where speech was likely.
+_PHANTOMS = re.compile(
+    r"(thank(s| you)( so much| very much)?( for (watching|listening))?|you|bye|please subscribe|subtitles? by .*"
+    r"|untertitel.*|vielen dank( fürs zuschauen)?|sous titr.*|merci d avoir regardé.*|gracias( por ver.*)?"
+    r"|subtítulos.*|grazie( per la visione.*)?|sottotitoli.*)"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class WhisperSettings:
     """`language` "" means detected, among `languages` where that is not empty."""
@@ -37,10 +46,14 @@ class WhisperSettings:
     window_pad_s: float = 3.0  # silence after the speech; with less the decoder begins to loop
     window_step_s: float = 0.5
     piece_s: float = 27.0  # longer audio is cut at quiet places
-    tokens_least: int = 16
+    tokens_least: int = 20
     tokens_per_s: float = 12.0
-    no_speech_most: float = 0.6  # above it and below the log-probability: no words
-    logprob_least: float = -1.0
+    again_logprob: float = -0.8  # below it the piece is decoded again, wider and with a beam
+    again_beam_size: int = 5
+    again_pad_s: float = 5.0
+    doubt_ask: float = 1.3  # no-speech probability minus mean log-probability: above it a second opinion is asked
+    doubt_most: float = 1.7  # the same of the second opinion: above it, no words
+    phantom_no_speech: float = 0.5  # above it a film's ending ("thank you for watching") is not believed
     words_per_s_most: float = 7.0
     level_least_dbfs: float = -60.0  # quieter than this at its loudest is not speech
 
@@ -77,34 +90,40 @@ class Whisper:
         """Encode and decode once in the smallest window, so that buffers are there. Blocks the caller."""
         noise = np.random.default_rng(0).normal(0, 0.01, RATE).astype(np.float32)
         language = self.settings.language or "en"
-        self._worker.submit(lambda: self._decode(noise, language, "", CancelToken(), wide=False)).result()
+        self._worker.submit(lambda: self._decode(noise, language, "", CancelToken())).result()
 
     def close(self) -> None:
         """Free the model's memory. The object is of no use afterwards."""
-        self._worker.submit(self._model.unload_model).result()
+        try:
+            self._worker.submit(self._model.unload_model).result()
+        except (EngineError, Cancelled):  # the worker has stopped, so nobody else holds the model
+            self._model.unload_model()
 
     def _transcribe(self, audio: Audio, language: str | None, prompt: str, cancel: CancelToken) -> Transcript:
         started = time.monotonic()
         known = self.settings.language if language is None else language
         pieces: list[Transcript] = []
         for begin, end in utterance.cut(audio, most_s=self.settings.piece_s, search_s=6.0):
-            if cancel.cancelled:
-                raise Cancelled
+            _go_on(cancel)
             piece = self._piece(audio[begin:end], known, prompt, cancel)
             known = known or piece.language
             pieces.append(piece)
         return replace(_joined(pieces), took_ms=(time.monotonic() - started) * 1000)
 
     def _piece(self, audio: Audio, language: str, prompt: str, cancel: CancelToken) -> Transcript:
-        """One window's worth: guard, decode, and once more in the wide window where the text loops."""
+        """One window's worth: guard, decode, and a second, wider look where the first is unsure or loops."""
         quiet = self._too_quiet(audio)
         if quiet:
             return Transcript("", language or "en", no_speech=1.0, reason=quiet)
-        heard = self._decode(audio, language, prompt, cancel, wide=False)
-        if heard.reason == "repetition":
-            if cancel.cancelled:
-                raise Cancelled
-            heard = self._decode(audio, heard.language, prompt, cancel, wide=True)
+        heard = self._decode(audio, language, prompt, cancel)
+        looped = heard.reason == "repetition"
+        if looped or (not heard.reason and heard.logprob < self.settings.again_logprob):
+            _go_on(cancel)
+            again = self._decode(audio, heard.language, prompt, cancel, again=True)
+            if looped and utterance.words(again.text) == utterance.words(heard.text):
+                return replace(again, reason="")  # heard alike in both windows: people do say "no, no, no, no, no"
+            if looped or (not again.reason and again.logprob > heard.logprob):
+                heard = again
         return replace(heard, text="") if heard.reason else heard
 
     def _too_quiet(self, audio: Audio) -> str:
@@ -113,54 +132,54 @@ class Whisper:
         loudest = float(utterance.levels(audio).max())
         return "near silence" if loudest < 10 ** (self.settings.level_least_dbfs / 20) else ""
 
-    def _decode(self, audio: Audio, language: str, prompt: str, cancel: CancelToken, *, wide: bool) -> Transcript:
+    def _decode(
+        self, audio: Audio, language: str, prompt: str, cancel: CancelToken, *, again: bool = False
+    ) -> Transcript:
         import ctranslate2
 
         settings, seconds = self.settings, len(audio) / RATE
-        window = (
-            WIDE_S
-            if wide
-            else utterance.window_s(
-                seconds,
-                least_s=settings.window_least_s,
-                pad_s=settings.window_pad_s,
-                step_s=settings.window_step_s,
-                most_s=WIDE_S,
-            )
+        window = utterance.window_s(
+            seconds,
+            least_s=settings.window_least_s + (settings.again_pad_s - 1.0 if again else 0.0),
+            pad_s=settings.again_pad_s if again else settings.window_pad_s,
+            step_s=settings.window_step_s,
+            most_s=WIDE_S,
         )
         inputs = self._features(audio, int(window * RATE) // HOP)
         encoded = self._model.encode(ctranslate2.StorageView.from_array(inputs[None]))
-        if cancel.cancelled:
-            raise Cancelled
+        _go_on(cancel)
         language = language or self._detect(encoded)
         tokens = self._vocabulary.prompt(language, prompt)
         bound = settings.tokens_least + int(settings.tokens_per_s * seconds)
+        result, ids = self._generate(encoded, tokens, bound, settings.again_beam_size if again else settings.beam_size)
+        no_speech, logprob = float(result.no_speech_prob), _logprob(result, ids)
+        text = self._vocabulary.text(ids, before_s=seconds - 0.1)
+        reason = self._guard(text, seconds, no_speech)
+        if not reason and no_speech - logprob > settings.doubt_ask:
+            _go_on(cancel)
+            plain = self._generate(encoded, [*tokens, self._vocabulary.no_times], min(bound, 24), 1)
+            if no_speech - _logprob(*plain) > settings.doubt_most:
+                reason = "no speech"
+        return Transcript(text, language, no_speech, logprob, len(ids), reason=reason)
+
+    def _generate(self, encoded: Any, tokens: list[int], bound: int, beam: int) -> tuple[Any, list[int]]:
         (result,) = self._model.generate(
             encoded,
             [tokens],
-            beam_size=settings.beam_size,
+            beam_size=beam,
             max_length=min(448, len(tokens) + bound),
             return_scores=True,
             return_no_speech_prob=True,
         )
-        ids = result.sequences_ids[0]
-        text = self._vocabulary.text(ids)
-        logprob = result.scores[0] * len(ids) / (len(ids) + 1)  # the end token counts in the sum, not in the ids
-        return Transcript(
-            text,
-            language,
-            float(result.no_speech_prob),
-            logprob,
-            len(ids),
-            reason=self._guard(text, seconds, float(result.no_speech_prob), logprob),
-        )
+        return result, result.sequences_ids[0]
 
-    def _guard(self, text: str, seconds: float, no_speech: float, logprob: float) -> str:
+    def _guard(self, text: str, seconds: float, no_speech: float) -> str:
+        """Why `text` is not what a person said, or ""."""
         settings = self.settings
         said = utterance.words(text)
         if not said:
             return "no words"
-        if no_speech > settings.no_speech_most and logprob < settings.logprob_least:
+        if no_speech > settings.phantom_no_speech and _PHANTOMS.fullmatch(" ".join(said)):
             return "no speech"
         if utterance.repeats(text):
             return "repetition"
@@ -204,7 +223,9 @@ class _Vocabulary:
         self._start = self._id("<|startoftranscript|>")
         self._previous = self._id("<|startofprev|>")
         self._tail = [self._id("<|transcribe|>")] if multilingual else []
-        self._tail.append(self._id("<|notimestamps|>"))
+        # Without times the log-probability tells speech from noise more sharply, see WhisperSettings.doubt_ask.
+        self.no_times = self._id("<|notimestamps|>")
+        self._first_time = self.no_times + 1  # <|0.00|>; the next ones follow every 20 ms
 
     def _id(self, token: str) -> int:
         found = self._tokenizer.token_to_id(token)
@@ -230,8 +251,20 @@ class _Vocabulary:
             start = [self._previous, *ids[-223:], *start]
         return start + self._tail
 
-    def text(self, ids: list[int]) -> str:
-        return str(self._tokenizer.decode([i for i in ids if i < self._eot])).strip()
+    def text(self, ids: list[int], before_s: float) -> str:
+        """Text of the segments that begin before `before_s`.
+
+        Times are left on because they stop the decoder from looping in a short window: what it makes up after
+        the speech it places after the speech, and that is left out here.
+        """
+        kept: list[int] = []
+        begin = 0.0
+        for i in ids:
+            if i >= self._first_time:
+                begin = (i - self._first_time) * 0.02
+            elif i < self._eot and begin < before_s:
+                kept.append(i)
+        return str(self._tokenizer.decode(kept)).strip()
 
 
 def _load(folder: Path, settings: WhisperSettings) -> Any:
@@ -257,6 +290,16 @@ def _load(folder: Path, settings: WhisperSettings) -> Any:
                 "whisper could not be put on the GPU", hint="run `appliance doctor`, or set its device to cpu"
             ) from error
         raise ModelFileError(f"{folder} holds no usable whisper model", hint="run `appliance models verify`") from error
+
+
+def _logprob(result: Any, ids: list[int]) -> float:
+    """Mean log-probability a token; the end token counts in the sum, not in the ids."""
+    return float(result.scores[0]) * len(ids) / (len(ids) + 1)
+
+
+def _go_on(cancel: CancelToken) -> None:
+    if cancel.cancelled:
+        raise Cancelled
 
 
 def _joined(pieces: list[Transcript]) -> Transcript:

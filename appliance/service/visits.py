@@ -183,11 +183,11 @@ class Visits:
                 if self.gate is not None:
                     self.gate.hold(not conversation.idle)
                 if coming.done():
-                    block = coming.result()
-                    if block is None:
+                    heard = coming.result()
+                    if heard is None:
                         return
                     coming = asyncio.ensure_future(anext(blocks, None))
-                    yield block
+                    yield heard
                 if now - quiet_since > self._settings.idle_s:
                     return
         finally:

@@ -28,12 +28,12 @@ async def run_screen(server: SnapshotServer, log: Path | None = None) -> int:
     across the screen. Cancelling ends the screen.
     """
     ours, theirs = socket.socketpair()
-    with _terminal() as (out, err), _elsewhere(log):
+    with _terminal() as terminal, _elsewhere(log):
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "appliance.tui", str(theirs.fileno())),
             pass_fds=[theirs.fileno()],
-            stdout=out,
-            stderr=err,
+            stdout=terminal,
+            stderr=terminal,
         )
         theirs.close()
         serving = asyncio.get_running_loop().create_task(server.serve(ours))
@@ -52,20 +52,22 @@ async def run_screen(server: SnapshotServer, log: Path | None = None) -> int:
 
 
 @contextlib.contextmanager
-def _terminal() -> Iterator[tuple[int, int]]:
-    """Copies of stdout and stderr for the screen; afterwards the terminal is as it was, even after a crash."""
-    out, err = os.dup(1), os.dup(2)
+def _terminal() -> Iterator[int]:
+    """The terminal for the screen to draw on; afterwards it is as it was, even after a crash.
+
+    Stdout or stderr may have been redirected; the screen draws on the other then.
+    """
+    terminal = os.dup(1 if os.isatty(1) else 2)
     saved = termios.tcgetattr(0) if os.isatty(0) else None
     try:
-        yield out, err
+        yield terminal
     finally:
         if saved is not None:
             now = termios.tcgetattr(0)
             if now[:4] != saved[:4]:  # the screen did not put it back itself: it was killed
                 termios.tcsetattr(0, termios.TCSANOW, saved)
-                os.write(err, _CALM.encode())
-        os.close(out)
-        os.close(err)
+                os.write(terminal, _CALM.encode())
+        os.close(terminal)
 
 
 @contextlib.contextmanager

@@ -1,5 +1,6 @@
 """`appliance setup` and `appliance doctor` on the command line: nothing is fetched before the verdict."""
 
+import functools
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +12,23 @@ from appliance.cli import models as models_cli
 from appliance.cli import setup as cli
 from appliance.config import load, user_config_path
 from appliance.errors import ApplianceError, MissingError, UsageError
+from appliance.models.shelf import Shelf
 from appliance.setup import probe as probing
+from appliance.setup import verdicts
 from appliance.setup.probe import Machine
+from appliance.setup.verdicts import judge_all
 
 BOX = Machine("Linux x86_64", 2, 8 * 10**9, 7 * 10**9, 200 * 10**9, (), 1, 1)
+
+
+@functools.cache
+def _judge_on(machine: Machine) -> list[verdicts.Verdict]:
+    """The verdicts take about a second, and the tests ask for the same machine again and again."""
+    return judge_all(machine, Shelf())
+
+
+def _judge_once(machine: Machine, _: Shelf) -> list[verdicts.Verdict]:
+    return _judge_on(machine)
 
 
 @pytest.fixture
@@ -23,6 +37,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     calls: list[list[str]] = []
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setattr(probing, "probe", lambda *_, **__: BOX)
+    monkeypatch.setattr(verdicts, "judge_all", _judge_once)
     monkeypatch.setattr(models_cli, "pull", lambda names, root: calls.append(names))
     return calls
 

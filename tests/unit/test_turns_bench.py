@@ -29,7 +29,7 @@ FREE = Costs(0.0, 0.0, 0.0)
 def trace(name: str, *, inner: float, end: float, pause_blocks: int = 20) -> Trace:
     """Half a second of speech, a pause with score `inner`, half a second, the end with score `end`."""
     half = RATE // 2
-    looks = (2, 6, 9, 13, 18, 25)
+    looks = (1, 6, 9, 13, 18, 25)
     first = PauseTrace(half, half, half + pause_blocks * BLOCK, {b: inner for b in looks if b < pause_blocks})
     finish = 2 * half + pause_blocks * BLOCK
     last = PauseTrace(finish, finish, None, dict.fromkeys(looks, end))
@@ -69,8 +69,8 @@ def test_what_is_known_arrives_in_order_and_one_look_at_a_time() -> None:
     assert [s.since_ms for s in steps] == sorted(s.since_ms for s in steps)
     assert (steps[0].audio_score, steps[0].text, steps[0].llm_score) == (None, None, None)
     with_text = next(s for s in steps if s.text is not None)
-    assert (with_text.since_ms, with_text.llm_score) == (394.0, None)
-    assert next(s for s in steps if s.llm_score is not None).since_ms == 514.0
+    assert (with_text.since_ms, with_text.llm_score) == (362.0, None)
+    assert next(s for s in steps if s.llm_score is not None).since_ms == 482.0
 
 
 def test_speech_that_resumes_before_the_wait_is_no_cut() -> None:

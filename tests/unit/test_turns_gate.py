@@ -28,7 +28,7 @@ def feed(gate: Gate, probabilities: list[float], start: int = 0) -> list[GateEve
 def test_a_turn_with_a_pause_has_its_edges_where_the_probabilities_have_them() -> None:
     events = feed(Gate(GateSettings()), [0.0] * 20 + [0.9] * 10 + [0.1] * 5 + [0.9] * 4 + [0.0] * 3)
     assert events[0] == SpeechStart(20 * BLOCK, 20 * BLOCK - RATE // 2)
-    assert events[1:3] == [Pause(30 * BLOCK), Silence(64.0, 30 * BLOCK)]
+    assert events[1:3] == [Pause(30 * BLOCK), Silence(32.0, 30 * BLOCK)]
     assert [e for e in events if isinstance(e, Resume)] == [Resume(35 * BLOCK)]
     assert events[-1] == Silence(96.0, 39 * BLOCK)
 
@@ -49,7 +49,7 @@ def test_clicks_start_nothing(clicks: list[float]) -> None:
 def test_a_click_does_not_end_a_pause_but_holds_the_silence_for_its_block() -> None:
     events = feed(Gate(GateSettings()), [0.9] * 5 + [0.0] * 3 + [0.9] + [0.0] * 2)
     silences = [e.ms for e in events if isinstance(e, Silence)]
-    assert silences == [64.0, 96.0, 160.0, 192.0]
+    assert silences == [32.0, 64.0, 96.0, 160.0, 192.0]
     assert not any(isinstance(e, Resume) for e in events)
 
 
@@ -72,7 +72,7 @@ def test_after_a_cap_in_mid_speech_the_same_breath_starts_no_new_turn() -> None:
     assert [e for e in events if isinstance(e, TooLong)] == [TooLong(320.0)]
     gate.end_turn()
     assert feed(gate, [0.9] * 20, 12 * BLOCK) == []
-    assert [type(e) for e in feed(gate, [0.0] * 2 + [0.9] * 3, 32 * BLOCK)] == [SpeechStart]
+    assert [type(e) for e in feed(gate, [0.0] + [0.9] * 3, 32 * BLOCK)] == [SpeechStart]
 
 
 def test_missing_blocks_are_silence() -> None:
