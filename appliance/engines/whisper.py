@@ -48,7 +48,7 @@ class WhisperSettings:
     piece_s: float = 27.0  # longer audio is cut at quiet places
     tokens_least: int = 20
     tokens_per_s: float = 12.0
-    again_logprob: float = -0.8  # below it the piece is decoded again, wider and with a beam
+    again_logprob: float = -0.7  # below it the piece is decoded again, wider and with a beam
     again_beam_size: int = 5
     again_pad_s: float = 5.0
     doubt_ask: float = 1.3  # no-speech probability minus mean log-probability: above it a second opinion is asked
@@ -120,8 +120,6 @@ class Whisper:
         if looped or (not heard.reason and heard.logprob < self.settings.again_logprob):
             _go_on(cancel)
             again = self._decode(audio, heard.language, prompt, cancel, again=True)
-            if looped and utterance.words(again.text) == utterance.words(heard.text):
-                return replace(again, reason="")  # heard alike in both windows: people do say "no, no, no, no, no"
             if looped or (not again.reason and again.logprob > heard.logprob):
                 heard = again
         return replace(heard, text="") if heard.reason else heard
@@ -154,7 +152,7 @@ class Whisper:
         result, ids = self._generate(encoded, tokens, bound, settings.again_beam_size if again else settings.beam_size)
         no_speech, logprob = float(result.no_speech_prob), _logprob(result, ids)
         text = self._vocabulary.text(ids, before_s=seconds - 0.1)
-        reason = self._guard(text, seconds, no_speech)
+        reason = self._guard(text, seconds, no_speech, ran_out=len(ids) >= bound - 1)
         if not reason and no_speech - logprob > settings.doubt_ask:
             _go_on(cancel)
             plain = self._generate(encoded, [*tokens, self._vocabulary.no_times], min(bound, 24), 1)
@@ -173,7 +171,7 @@ class Whisper:
         )
         return result, result.sequences_ids[0]
 
-    def _guard(self, text: str, seconds: float, no_speech: float) -> str:
+    def _guard(self, text: str, seconds: float, no_speech: float, *, ran_out: bool) -> str:
         """Why `text` is not what a person said, or ""."""
         settings = self.settings
         said = utterance.words(text)
@@ -181,7 +179,7 @@ class Whisper:
             return "no words"
         if no_speech > settings.phantom_no_speech and _PHANTOMS.fullmatch(" ".join(said)):
             return "no speech"
-        if utterance.repeats(text):
+        if ran_out and utterance.repeats(text):  # people do say "no, no, no, no, no", but they end
             return "repetition"
         if len(said) > 3 + settings.words_per_s_most * seconds:
             return "too many words"
