@@ -22,7 +22,7 @@ from appliance.audio.priority import prefer_this_thread
 from appliance.audio.resample import EMPTY, LiveResampler
 from appliance.audio.settings import DeviceSettings
 from appliance.audio.status import Report
-from appliance.audio.timeline import StreamClock
+from appliance.audio.timeline import ClockOffset, StreamClock
 from appliance.engines.ports import BLOCK, RATE, Audio
 
 _CAPTURED = 512  # callbacks that may wait: some seconds
@@ -74,6 +74,7 @@ class DeviceSource:
         self._opened_at: float | None = None  # instant of position 0
         # Written by the callback alone:
         self._clock = StreamClock(RATE)
+        self._offset = ClockOffset()
         self._frames = 0
         self._alive_at = time.monotonic()
 
@@ -132,6 +133,7 @@ class DeviceSource:
                     fault = error
                     continue
                 self._clock = StreamClock(float(stream.samplerate))
+                self._offset = ClockOffset()
                 self._frames = 0
                 self._alive_at = time.monotonic()
                 self._stream = stream
@@ -163,7 +165,8 @@ class DeviceSource:
         if not 0.0 <= behind < 1.0:  # some drivers leave these stamps empty
             behind = self._settings.latency_ms / 1000.0
         # The stamp is that of the buffer's first frame.
-        self._clock.feed(self._frames, now - behind)
+        current = self._offset.feed(now, info.currentTime) + info.currentTime
+        self._clock.feed(self._frames, current - behind)
         if status.input_overflow:
             self.overruns += 1
         if not self.muted:

@@ -13,7 +13,7 @@ class DeviceSettings:
     device: str = "default"
     rate: int = 0
     channels: int = 0
-    latency_ms: float = 30.0  # asked of the device; raise it where it underruns
+    latency_ms: float = 40.0  # asked of the device; raise it where it underruns
     start_buffer_ms: float = 20.0  # output: collected before an answer starts
     queue_s: float = 120.0  # output: what may wait to be heard
     gap_ms: float = 300.0  # no sign of life for this long: the device is lost

@@ -19,7 +19,7 @@ from appliance.audio.resample import resample
 from appliance.audio.ring import History, Ring
 from appliance.audio.settings import DeviceSettings
 from appliance.audio.status import Report
-from appliance.audio.timeline import StreamClock, Timeline
+from appliance.audio.timeline import ClockOffset, StreamClock, Timeline
 from appliance.engines.ports import Audio
 from appliance.errors import EngineError
 
@@ -55,6 +55,7 @@ class DeviceSink:
         self._waiting_since = 0.0
         # Written by the callback alone:
         self._clock = StreamClock(self._rate, jump_s=_JUMP_S)
+        self._offset = ClockOffset()
         self._frames = self._first_frame = 0  # handed to the device, silence included
         self._dry = True
         self._period = 0  # the most frames a callback has asked for
@@ -182,6 +183,7 @@ class DeviceSink:
             self._held = None if self._held is None else self._ring.taken
             self.history = History(int(_HISTORY_S * rate))
         self._clock = StreamClock(rate, jump_s=_JUMP_S)
+        self._offset = ClockOffset()
         self._frames = self._first_frame = self.history.written
         self.history_clock = self._clock
         self._dry = True
@@ -206,7 +208,8 @@ class DeviceSink:
         ahead = info.outputBufferDacTime - info.currentTime
         if not 0.0 <= ahead < 1.0:  # some drivers leave these stamps empty
             ahead = self._settings.latency_ms / 1000.0
-        jumped = self._clock.feed(self._frames, now + ahead)
+        current = self._offset.feed(now, info.currentTime) + info.currentTime
+        jumped = self._clock.feed(self._frames, current + ahead)
         # PulseAudio's ALSA plugin hides underruns; their trace is that the stamps jump in the middle of sound.
         if status.output_underflow or (jumped and not self._dry):
             self.underruns += 1

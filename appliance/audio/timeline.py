@@ -86,3 +86,25 @@ class StreamClock:
         """The frame at an instant; None before the first stamp."""
         pair = self._pair
         return None if pair is None else pair[0] + (instant - pair[1]) * self.rate
+
+
+class ClockOffset:
+    """What to add to a library's own clock to get ours, from pairs read one after the other.
+
+    A callback may wait between the two readings (for the interpreter, for a processor), always in the same
+    direction, so the smallest difference of the last seconds is the true one.
+    """
+
+    _BUCKET_S = 1.0
+
+    def __init__(self) -> None:
+        self._since = float("-inf")
+        self._older = self._newer = float("inf")
+
+    def feed(self, ours: float, theirs: float) -> float:
+        """`ours` was read after `theirs`. Returns the offset."""
+        if ours - self._since > self._BUCKET_S:
+            self._since = ours
+            self._older, self._newer = self._newer, float("inf")
+        self._newer = min(self._newer, ours - theirs)
+        return min(self._older, self._newer)

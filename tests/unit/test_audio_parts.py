@@ -14,7 +14,7 @@ from appliance.audio.levels import LevelSettings, LevelWatch, dbfs, first_audibl
 from appliance.audio.ports import Block
 from appliance.audio.ring import History, Ring
 from appliance.audio.settings import EchoSettings
-from appliance.audio.timeline import StreamClock
+from appliance.audio.timeline import ClockOffset, StreamClock
 from appliance.audio.wakeword import WakeSettings, WakeSource, WakeWord, chime
 from appliance.errors import ConfigError
 from appliance.setup.audio_doctor import Loopback, find, judge, sweep
@@ -382,3 +382,13 @@ def test_advice_follows_from_the_measurement(result: Loopback, advice: str, stat
     findings = judge(result)
     assert next(finding for finding in findings if finding.name == "echo").status == status
     assert all(finding.hint for finding in findings if finding.status != "ok")
+
+
+def test_a_callback_that_waits_between_its_readings_does_not_move_the_clock() -> None:
+    rng = np.random.default_rng(4)
+    offset, seen = ClockOffset(), []
+    for n in range(1000):
+        theirs = 1.7e9 + n * 0.01
+        late = 0.05 if rng.random() < 0.2 else 0.0002
+        seen.append(offset.feed(100.0 + n * 0.01 + late, theirs) + theirs - (100.0 + n * 0.01))
+    assert max(seen[20:]) < 0.001
