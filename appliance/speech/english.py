@@ -169,7 +169,7 @@ def _fraction(m: _Match) -> str:
 
 
 def _decade(m: _Match) -> str:
-    number = m["year"]
+    number = m["year"] or m["bare"]
     tens = int(number[-2:])
     if tens == 0:
         return f"{cardinal(int(number[:2]))} hundreds" if len(number) == 4 and number != "2000" else "two thousands"
@@ -283,9 +283,15 @@ _RULES: tuple[tuple[re.Pattern[str], _Said], ...] = tuple(
             0,
             _unit,
         ),
-        (r"\b(?:the\s)?(?P<year>\d{4})'?s\b", 0, lambda m: ("the " if m.group()[0] == "t" else "") + _decade(m)),
-        (r"(?<!\w)'(?P<year>\d0)s\b", 0, _decade),
+        (
+            r"\b(?:the\s)?(?P<year>\d{4})'?(?P<bare>)s\b",
+            0,
+            lambda m: ("the " if m.group()[0] == "t" else "") + _decade(m),
+        ),
+        (r"(?<!\w)'(?P<year>\d0)s\b|(?<=the )(?P<bare>\d0)s\b", 0, _decade),
         (r"\b(?P<n>\d+)(?:st|nd|rd|th)\b", 0, lambda m: ordinal(int(m["n"]))),
+        (r"\b24/7\b", 0, "twenty-four seven"),
+        (r"\b9/11\b", 0, "nine eleven"),
         (r"(?<![\w/])(?:(?P<whole>\d+)\s)?(?P<top>\d+)/(?P<bottom>\d+)(?![\w/])", 0, _fraction),
         (rf"(?<![\w.-])(?P<a>{_NUMBER})\s?[-–—]\s?(?P<b>{_NUMBER})(?![\w-])", 0, _range),
         (
@@ -306,10 +312,15 @@ _RULES: tuple[tuple[re.Pattern[str], _Said], ...] = tuple(
         ),
         (r"(?<![\d,.])(?:19\d{2}|20[0-9]{2})(?![\d,%]|\.\d)", 0, _bare_year),
         (r"(?<=\d)\s?[x×*]\s?(?=\d)", 0, " times "),
-        (r"(?<=\d)\s?÷\s?(?=\d)", 0, " divided by "),
+        (r"(?<=\d)\s?÷\s?(?=\d)|(?<=\d)\s/\s(?=\d)", 0, " divided by "),
         (r"(?<=\d)\s?\+\s?(?=\d)", 0, " plus "),
         (r"(?<=\d)\s-\s(?=\d)", 0, " minus "),
         (r"#(?=\d)|\bNos?\.\s?(?=\d)", 0, "number "),
+        (r"(?<!\w)~\s?(?=\d)", 0, "about "),
+        (r"(?<!\w)<\s?(?=\d)", 0, "less than "),
+        (r"(?<!\w)>\s?(?=\d)", 0, "more than "),
+        (r"(?<=\d)¢", 0, " cents"),
+        (r"(?<=\d)(?=[A-Z]\b)", 0, " "),  # 5G, 4K, 3D
         (rf"(?<![\w.])(?P<minus>-)?(?P<number>{_NUMBER})", 0, _plain),
         (r"(?P<minus>)(?P<number>\d+)", 0, lambda m: f" {_plain(m)} "),
         (r"\band/or\b", 0, "and or"),
