@@ -170,7 +170,7 @@ def _parcels(shelf: Shelf, tar: tarfile.TarFile, bundle: Path, watch: Watch) -> 
     if first is None or first.name != "bundle.json" or not first.isreg() or first.size > _INDEX_LIMIT_BYTES:
         raise UsageError(f"{bundle} is not a bundle", "appliance models bundle OUT.tar writes one")
     index = _index(tar, first, bundle)
-    parcels, strangers = [], set()
+    parcels, strangers, present = [], set(), set()
     for member in tar:
         if member.name == "bundle.json" or not member.name.startswith("models/"):
             _refuse_odd(member, bundle)
@@ -178,6 +178,7 @@ def _parcels(shelf: Shelf, tar: tarfile.TarFile, bundle: Path, watch: Watch) -> 
         said = index.get(member.name)
         if said is None or not member.isreg():
             raise UsageError(f"{bundle} holds '{member.name}', which its own list does not", "do not use it")
+        present.add(member.name)
         model = shelf.manifest.models.get(said["model"])
         file = model.file(said["name"]) if model else None
         if model is None or file is None:
@@ -186,6 +187,9 @@ def _parcels(shelf: Shelf, tar: tarfile.TarFile, bundle: Path, watch: Watch) -> 
         # What is locked at its first fetch is locked by its first import just as well.
         sha256 = shelf.expected(model, file)[0] or said["sha256"]
         parcels.append(_Parcel(model, file, member, sha256))
+    absent = sorted(set(index) - present)
+    if absent:
+        raise UsageError(f"{bundle} is not a whole bundle: {absent[0]} is listed and not there", "copy it again")
     for model_id in sorted(strangers):
         watch(Progress(model_id, "", 0, 0, f"{model_id} is not in this version's manifest: passed over"))
     return parcels

@@ -55,6 +55,8 @@ def disk_trouble(error: OSError, what: str, folder: Path) -> ApplianceError | No
         return ApplianceError(
             f"{folder} cannot be written", "choose another folder with --root, or mend its permissions"
         )
+    if error.errno in (errno.ENOTDIR, errno.EEXIST):
+        return ApplianceError(f"{error.filename or folder} is not a folder", "remove it, or choose another with --root")
     return None
 
 

@@ -207,7 +207,7 @@ class Shelf:
     def _locked(self) -> dict[str, dict[str, Any]]:
         try:
             locked = json.loads((self.root / LOCKED_NAME).read_text(encoding="utf-8"))
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return {}
         except (OSError, ValueError) as error:
             raise ModelFileError(
