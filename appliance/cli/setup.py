@@ -54,11 +54,11 @@ def setup(
         if tier:
             _chosen(verdicts, tier)
         return
-    name = tier or (recommended if yes or as_json else _ask_tier(verdicts, recommended))
+    name = tier or (recommended if yes else _ask_tier(verdicts, recommended))
     if not name:
         raise MissingError("no tier fits this machine", "appliance plan tiers shows what each one needs")
     verdict = _chosen(verdicts, name)
-    written = _write(name, machine, ask=not (yes or as_json), replace=replace)
+    written = _write(name, machine, ask=not yes and sys.stdin.isatty(), replace=replace)
     _say(f"config: {written.path}" + ("" if written.changed else " (as it was)"))
     if written.backup is not None:
         _say(f"the one before: {written.backup}")

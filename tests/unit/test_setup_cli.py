@@ -139,6 +139,10 @@ def test_without_a_terminal_it_says_how_to_go_on(fetched: list[list[str]], monke
     with pytest.raises(UsageError, match="not a terminal") as refused:
         setup()
     assert "--yes" in refused.value.hint
+    # JSON alone is a question about the machine, not leave to fetch gigabytes.
+    with pytest.raises(UsageError, match="not a terminal"):
+        setup(as_json=True)
+    assert fetched == []
 
 
 def test_a_machine_that_holds_no_tier(fetched: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
