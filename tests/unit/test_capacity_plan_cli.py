@@ -2,9 +2,9 @@
 
 import json
 import os
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -140,12 +140,12 @@ def test_amounts_of_memory() -> None:
 
 def test_a_fleet_question_takes_less_than_a_second() -> None:
     code = "from appliance.cli.plan import app; app(['fleet', '--json'])"
-    started = time.perf_counter()
+    before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, "COLUMNS": "80"}
     )
-    # A busy machine may take its time to start Python; the arithmetic is not what takes it.
-    assert time.perf_counter() - started < 3.0
+    # CPU time: how long it waits for a core on a busy machine is not the planner's doing.
+    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before < 1.0
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["live_sessions"] == 2000
     loaded = subprocess.run(
