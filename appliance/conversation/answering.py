@@ -77,7 +77,7 @@ class Answering:
             return None
         cut = self._desk.player.stop()
         spoken = cut_at_word(self.attempt.reply, cut.heard_chars)
-        return await self._finish(spoken, interrupted=True)
+        return await self._finish(spoken, interrupted=len(spoken) < len(self.attempt.reply.rstrip()))
 
     def publish_progress(self) -> None:
         """Tell the observers how far the listener is. Cheap; called every few blocks."""

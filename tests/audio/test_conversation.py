@@ -20,7 +20,6 @@ from appliance.events import (
     Event,
     PlaybackStarted,
     SessionClosed,
-    SpeechResumed,
     TurnDropped,
     TurnEnded,
     TurnFinished,
@@ -49,18 +48,26 @@ async def converse(config: Config, audio: list[np.ndarray], *, paced: bool = Fal
 
 
 async def listen_to(
-    config: Config, script: "list[tuple[float, np.ndarray]]", *, linger_s: float = 1.0
+    config: Config, script: "list[tuple[str, float, np.ndarray]]", *, linger_s: float = 1.0
 ) -> tuple[list[Event], FileSink]:
-    """Speak each piece in real time, so many seconds after the last one ended; every event, and the sink."""
+    """Speak each piece in real time, so many seconds after "then" (the last one) or "audible" (an answer began).
+
+    Returns every event, and the sink.
+    """
     async with Appliance(config) as box:
         heard: list[Event] = []
         subscription = box.bus.subscribe(limit=10_000, durable=True)
+        cues = box.bus.subscribe(limit=1000)
         source = FileSource([], box.clock, pace=True)
         sink = FileSink(box.voice_rate, box.clock)
         conversation = await box.open(sink)
 
         async def drive() -> None:
-            for after_s, audio in script:
+            for cue, after_s, audio in script:
+                if cue == "audible":
+                    async for event in cues:
+                        if isinstance(event, PlaybackStarted):
+                            break
                 source.say(audio, after_ms=after_s * 1000)
                 await source.drained()
             idle_since = box.clock.now()
@@ -106,7 +113,7 @@ def test_every_question_is_heard_answered_and_recorded(run, tmp_path: Path) -> N
 
 
 def test_the_five_parts_add_up_and_are_in_order(run) -> None:
-    events, _ = run(listen_to(tiny(), [(0.3, speech(questions()[0].text))]))
+    events, _ = run(listen_to(tiny(), [("then", 0.3, speech(questions()[0].text))]))
     (finished,) = of(events, TurnFinished)
     parts = finished.record.ms
     assert parts is not None
@@ -119,7 +126,7 @@ def test_the_five_parts_add_up_and_are_in_order(run) -> None:
 
 def test_speech_that_goes_on_in_the_pause_is_one_turn(run) -> None:
     paused = next(q for q in questions() if q.pause_ms)
-    events, _ = run(listen_to(tiny(), [(0.3, paused.open().read())]))
+    events, _ = run(listen_to(tiny(), [("then", 0.3, paused.open().read())]))
     finished = of(events, TurnFinished)
     assert len(finished) == 1, [f.record.heard for f in finished]
     words = finished[0].record.heard.lower()
@@ -129,17 +136,19 @@ def test_speech_that_goes_on_in_the_pause_is_one_turn(run) -> None:
 
 def test_an_interruption_keeps_what_was_heard(run) -> None:
     config = tiny()
-    config = replace(config, talk=replace(config.talk, answer=replace(config.talk.answer, max_tokens=60)))
-    first, second = questions()[1].text, questions()[0].text
-    events, sink = run(listen_to(config, [(0.3, speech(first)), (1.6, speech(second))]))
-    interrupted = [f.record for f in of(events, TurnFinished) if f.record.interrupted]
-    if not interrupted:  # the little model may answer in a word; then there was nothing to interrupt
-        pytest.skip("the answer ended before the interruption")
-    (record,) = interrupted
+    wordy = replace(config.llm, system_prompt="You are a storyteller. Answer at length, in many long sentences.")
+    answer = replace(config.talk.answer, max_tokens=80)
+    config = replace(config, llm=wordy, talk=replace(config.talk, answer=answer))
+    script = [("then", 0.3, speech("How do you make toast?")), ("audible", 1.2, speech("Who wrote Hamlet?"))]
+    events, sink = run(listen_to(config, script))
+    (record,) = [f.record for f in of(events, TurnFinished) if f.record.interrupted]
     assert record.reply.startswith(record.spoken)
-    assert len(record.spoken) < len(record.reply)
+    assert 0 < len(record.spoken) < len(record.reply)
+    assert record.barge_in_ms is not None
     assert any(event.action == "interrupt" for event in of(events, BargeIn))
-    assert of(events, TurnFinished)[-1].record.heard
+    last = of(events, TurnFinished)[-1].record
+    assert "hamlet" in last.heard.lower()
+    assert last.turn > record.turn
     assert sink.played() > 0
 
 
@@ -149,7 +158,7 @@ def test_a_turn_begun_too_early_is_reopened_before_anything_sounds(run) -> None:
     hasty = replace(config.talk.endpoint, least_ms=100.0, middle_ms=110.0, most_ms=120.0)
     config = replace(config, talk=replace(config.talk, endpoint=hasty))
     paused = next(q for q in questions() if q.pause_ms)
-    events, _ = run(listen_to(config, [(0.3, paused.open().read())]))
+    events, _ = run(listen_to(config, [("then", 0.3, paused.open().read())]))
     assert len(of(events, TurnEnded)) >= 2
     last = of(events, TurnFinished)[-1].record
     assert paused.text.lower().rstrip("?.").split()[-1] in last.heard.lower()
