@@ -205,8 +205,16 @@ def _check(geometry: Geometry, plan: KvPlan) -> None:
             f"V in {plan.v_type} needs flash attention; llama.cpp makes no context without it",
             "switch flash attention on, or choose f16 for V",
         )
-    if geometry.mla and plan.k_type in QUANTISED and geometry.layers[0].k % 32:
-        raise UsageError(f"this model's keys cannot be stored as {plan.k_type}", "choose f16")
+    for kv_type, length, what in (
+        (plan.k_type, geometry.key_length, "keys"),
+        (plan.v_type, geometry.value_length, "values"),
+    ):
+        block = KV_TYPES.get(kv_type, (0, 1))[1]
+        if plan.flash_attention and length % block:
+            raise UsageError(
+                f"this model's {what} of {length} cannot be stored as {kv_type}, whose blocks hold {block}",
+                "choose f16 for this model",
+            )
 
 
 def _lines(

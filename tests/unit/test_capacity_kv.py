@@ -101,6 +101,14 @@ def test_the_prefix_is_held_once() -> None:
     assert shared.cells - bare.cells == 512
 
 
+def test_a_head_that_is_no_whole_number_of_blocks_cannot_be_quantised() -> None:
+    """llama.cpp looks at the length of one head, not at the whole row, and makes no context."""
+    eighty = replace(lookup("llama-3.1-8b"), layers=uniform(32, 32, 80), key_length=80, value_length=80)
+    assert kv_budget(eighty, KvPlan()).bytes_per_cell == 32 * 2 * 32 * 80 * 2
+    with pytest.raises(UsageError, match="keys of 80 cannot be stored as q8_0"):
+        kv_budget(eighty, KvPlan(k_type="q8_0", v_type="q8_0"))
+
+
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
