@@ -1,0 +1,206 @@
+"""The hearing engines on real models: silero, smart-turn, whisper tiny.en."""
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from appliance.audio.resample import resample
+from appliance.bench.asr import rate
+from appliance.engines import smart_turn
+from appliance.engines.piper import Piper, PiperSettings
+from appliance.engines.ports import BLOCK, RATE, Audio, CancelToken, Priority, Transcript
+from appliance.engines.silero import SileroVad
+from appliance.engines.smart_turn import SmartTurn
+from appliance.engines.whisper import Whisper, WhisperSettings
+from appliance.engines.worker import Worker
+from appliance.errors import Cancelled, ConfigError, EngineError, ModelFileError
+
+pytestmark = pytest.mark.models
+TURNS = "Please turn on the lights in the kitchen."
+
+
+@pytest.fixture(scope="module")
+def worker() -> Iterator[Worker]:
+    worker = Worker("hearing")
+    yield worker
+    worker.stop()
+
+
+@pytest.fixture(scope="module")
+def models() -> Path:
+    return Path(__file__).parents[2] / "models"
+
+
+@pytest.fixture(scope="module")
+def piper(models: Path, worker: Worker) -> Piper:
+    return Piper(models / "piper-en_US-joe-medium" / "en_US-joe-medium.onnx", PiperSettings(noise_w=0.0), worker)
+
+
+@pytest.fixture(scope="module")
+def whisper(models: Path, worker: Worker) -> Whisper:
+    engine = Whisper(models / "whisper-tiny.en", WhisperSettings(), worker)
+    engine.warm()
+    return engine
+
+
+def say(piper: Piper, text: str) -> Audio:
+    async def collect() -> Audio:
+        stream = piper.synthesize(text, priority=0, deadline=0, cancel=CancelToken())
+        return np.concatenate([piece.audio async for piece in stream])
+
+    return resample(asyncio.run(collect()), piper.sample_rate, RATE)
+
+
+def hear(whisper: Whisper, audio: Audio, **how: str) -> Transcript:
+    return asyncio.run(whisper.transcribe(audio, priority=Priority.FINAL, cancel=CancelToken(), **how))
+
+
+def noise(seconds: float, level: float, seed: int = 0) -> Audio:
+    return np.random.default_rng(seed).normal(0, level, int(seconds * RATE)).astype(np.float32)
+
+
+def test_silero_tells_speech_from_silence_and_keeps_sessions_apart(models, worker, piper):
+    vad = SileroVad(models / "silero-vad" / "silero_vad_16k_op15.onnx", worker)
+    vad.warm()
+    speech = say(piper, TURNS)
+    blocks = [speech[i : i + BLOCK] for i in range(0, len(speech) - BLOCK, BLOCK)]
+    quiet = noise(1, 0.001)[:BLOCK]
+
+    async def alone() -> list[float]:
+        return [await vad.probability("alone", block) for block in blocks]
+
+    async def together() -> list[list[float]]:
+        async def one(name: str) -> list[float]:
+            return [await vad.probability(name, quiet if name == "quiet" else block) for block in blocks]
+
+        return await asyncio.gather(*(one(name) for name in ("a", "quiet", "b", "c")))
+
+    single = asyncio.run(alone())
+    a, silent, b, c = asyncio.run(together())
+    assert np.mean(np.array(single) > 0.5) > 0.8
+    assert max(silent) < 0.4
+    for batched in (a, b, c):
+        assert np.allclose(batched, single, atol=1e-4)
+
+
+def test_silero_refuses_what_would_spoil_its_state(models, worker):
+    vad = SileroVad(models / "silero-vad" / "silero_vad_16k_op15.onnx", worker)
+    for bad in (np.full(BLOCK, np.nan, np.float32), np.zeros(BLOCK - 1, np.float32)):
+        with pytest.raises(EngineError):
+            asyncio.run(vad.probability("x", bad))
+    vad.forget("nobody")
+    assert asyncio.run(vad.probability("x", np.zeros(BLOCK, np.float32))) < 0.5
+
+
+@pytest.mark.parametrize("seconds", [0.5, 8.0, 11.0])
+def test_smart_turn_features_equal_an_independent_implementation(seconds):
+    from faster_whisper.feature_extractor import FeatureExtractor
+
+    audio = noise(seconds, 0.05) * np.linspace(0, 1, int(seconds * RATE), dtype=np.float32) + 0.01
+    tail = audio[-8 * RATE :]
+    window = np.pad(tail, (8 * RATE - len(tail), 0)).astype(np.float64)
+    scaled = ((window - window.mean()) / np.sqrt(window.var() + 1e-7)).astype(np.float32)
+    wanted = FeatureExtractor(chunk_length=8)(scaled, padding=0)
+    mine = smart_turn.features(audio)
+    assert mine.shape == (80, 800)
+    assert np.abs(mine - wanted).max() < 2e-3
+
+
+def test_smart_turn_hears_that_a_sentence_is_finished(models, worker, piper):
+    turn = SmartTurn(models / "smart-turn-v3.2" / "smart-turn-v3.2-cpu.onnx", worker)
+    turn.warm()
+    whole = np.concatenate((say(piper, "What is the capital of France?"), np.zeros(RATE // 5, np.float32)))
+    broken = np.concatenate((say(piper, "I would like to order a pizza with and,"), np.zeros(RATE // 5, np.float32)))
+    done = asyncio.run(turn.score(whole, CancelToken()))
+    not_done = asyncio.run(turn.score(broken, CancelToken()))
+    assert 0 <= not_done < done <= 1
+    token = CancelToken()
+    token.cancel()
+    with pytest.raises(Cancelled):
+        asyncio.run(turn.score(whole, token))
+
+
+def test_known_words_are_heard(whisper, piper):
+    heard = hear(whisper, say(piper, TURNS))
+    assert rate([(TURNS, heard.text)]) == 0
+    assert heard.reason == ""
+    assert heard.tokens > 5
+    assert heard.language == "en"
+
+
+@pytest.mark.parametrize("word", ["Stop.", "Yes.", "No."])
+def test_one_short_word_is_heard(whisper, piper, word):
+    assert rate([(word, hear(whisper, say(piper, word)).text)]) == 0
+
+
+@pytest.mark.parametrize("level", [0.0, 0.0005, 0.01, 0.1])
+@pytest.mark.parametrize("seconds", [0.05, 0.6, 3.0])
+def test_silence_and_noise_hold_no_words(whisper, level, seconds):
+    heard = hear(whisper, noise(seconds, level))
+    assert heard.text == ""
+    assert heard.reason
+
+
+def test_a_hum_and_a_cough_hold_no_words(whisper):
+    t = np.arange(2 * RATE) / RATE
+    hum = sum(np.sin(2 * np.pi * 50 * k * t) / k for k in range(1, 8)) * 0.05
+    cough = noise(2, 0.3) * np.exp(-np.maximum(t - 0.5, 0) * 20) * (t > 0.5)
+    for audio in (hum, cough):
+        assert hear(whisper, audio.astype(np.float32)).text == ""
+
+
+def test_nan_is_refused_and_harms_nothing(whisper, piper):
+    with pytest.raises(EngineError, match="NaN"):
+        hear(whisper, np.full(RATE, np.nan, np.float32))
+    assert hear(whisper, say(piper, "Yes.")).text
+
+
+def test_a_monologue_of_ninety_seconds_is_heard_whole(whisper, piper):
+    lines = [
+        "The old harbour was quiet in the morning.",
+        "A fisherman mended his nets beside the water.",
+        "Seven children ran along the stone wall.",
+        "Nobody knew when the ferry would arrive.",
+    ]
+    pause = np.zeros(RATE // 2, np.float32)
+    parts = [piece for line in lines for piece in (say(piper, line), pause)]
+    length = sum(map(len, parts)) / RATE
+    times = int(np.ceil(90 / length))
+    heard = hear(whisper, np.concatenate(parts * times))
+    assert rate([(" ".join(lines * times), heard.text)]) < 12
+
+
+def test_cancelled_before_and_between(whisper, piper):
+    token = CancelToken()
+    token.cancel()
+    audio = say(piper, TURNS)
+    with pytest.raises(Cancelled):
+        asyncio.run(whisper.transcribe(audio, priority=0, cancel=token))
+    checks = iter([False, False, True])
+
+    class Later(CancelToken):
+        @property
+        def cancelled(self) -> bool:
+            return next(checks, True)
+
+    with pytest.raises(Cancelled):
+        asyncio.run(whisper.transcribe(audio, priority=0, cancel=Later()))
+
+
+def test_a_language_that_the_model_lacks_is_a_config_error(models, worker):
+    with pytest.raises(ConfigError, match="English only"):
+        Whisper(models / "whisper-tiny.en", WhisperSettings(language="de"), worker)
+
+
+def test_a_model_of_another_kind_or_none_is_named(models, worker, tmp_path):
+    with pytest.raises(ModelFileError, match="missing"):
+        Whisper(tmp_path, WhisperSettings(), worker)
+    with pytest.raises(ModelFileError, match="not a silero"):
+        SileroVad(models / "smart-turn-v3.2" / "smart-turn-v3.2-cpu.onnx", worker)
+    junk = tmp_path / "junk.onnx"
+    junk.write_bytes(b"no model at all")
+    with pytest.raises(ModelFileError, match="not a usable"):
+        SmartTurn(junk, worker)
