@@ -179,21 +179,6 @@ def kv_budget(geometry: Geometry, plan: KvPlan) -> KvBudget:
     return KvBudget(**{name: getattr(budget, name) for name in budget.__slots__ if name != "lines"}, lines=lines)
 
 
-def session_bytes(geometry: Geometry, plan: KvPlan) -> int:
-    """What one more session adds to the K/V: its share of cells, its window, its state."""
-    widest_v = max((layer.v for layer in geometry.layers), default=0)
-    share = plan.context_tokens
-    total = 0
-    for layer in geometry.layers:
-        if layer.k:
-            cells = share
-            if layer.windowed and not plan.window_full:
-                cells = min(share, geometry.window_tokens)
-            total += cell_bytes(layer, plan, widest_v) * cells
-        total += layer.state * 4
-    return total
-
-
 def _check(geometry: Geometry, plan: KvPlan) -> None:
     for value, name in ((plan.context_tokens, "context"), (plan.sessions, "number of sessions")):
         if value < 1:

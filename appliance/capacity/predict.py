@@ -21,7 +21,7 @@ present step, the prompt at prefill speed, then first-clause tokens × step(batc
     starvation = what the second and the last clause are late for the end of the audio before them
 
 v2v lengthens the cycle, which lowers the loads: the equations for the means are solved by iteration, then the
-densities are added once, on a grid of `GRID_MS`. No box does more work than it has cores: where n × the work of a
+densities are added once, on a grid. No box does more work than it has cores: where n × the work of a
 turn exceeds the cycle, the difference is waited for (before the answer, or, where TTS is the narrow place, within
 it, because first clauses overtake later ones).
 """
@@ -30,16 +30,11 @@ import math
 from dataclasses import dataclass
 from itertools import pairwise, product
 
-import numpy as np
-from numpy.typing import NDArray
-
+from appliance.capacity.density import Density, add, binomial, later, mix, point, quantile, queue, spread, uniform
 from appliance.errors import UsageError
 
-GRID_MS = 10.0
-_BINS = 2048  # 20 s; what is longer is counted as that long
 _ITERATIONS = 60
 _SETTLED_S = 1e-3  # the iteration ends when the cycle moves by less
-Density = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,12 +215,12 @@ class _Model:
         asr = self._job(
             self.asr_s, self.asr_load, 1 / p.asr_runs, self.c.asr_threads, tts=self.tts_load, llm=self.llm_busy
         )
-        work = _add(asr, self._llm(p.prompt_tokens, p.first_clause_tokens), self._clause())
+        work = add(asr, self._llm(p.prompt_tokens, p.first_clause_tokens), self._clause())
         if self.c.restore_ms and p.restore_share:
-            work = _mix([(p.restore_share, _add(work, _point(self.c.restore_ms))), (1 - p.restore_share, work)])
-        ahead = _later(work, -(p.endpoint_ms - p.draft_after_ms))
-        both = _mix([(p.held, ahead), (1 - p.held, work)])
-        return _later(both, p.endpoint_ms + p.output_ms + self._owed_s()[0] * 1e3)
+            work = mix([(p.restore_share, add(work, point(self.c.restore_ms))), (1 - p.restore_share, work)])
+        ahead = later(work, -(p.endpoint_ms - p.draft_after_ms))
+        both = mix([(p.held, ahead), (1 - p.held, work)])
+        return later(both, p.endpoint_ms + p.output_ms + self._owed_s()[0] * 1e3)
 
     def _clause(self) -> Density:
         own = 1.0 if self.p.answer_tokens > self.p.first_clause_tokens else self.llm_busy
@@ -236,11 +231,11 @@ class _Model:
         parts = []
         for share, slow in self._slowdowns(threads, **busy):
             ms = service_s * slow * 1e3
-            service = _spread(ms, self.p.spread)
-            rest = _add(_uniform(ms), _queue(service, load * urgent, self.others))
-            wait = _mix([(1 - load, _point(0.0)), (load, rest)])
-            parts.append((share, _add(wait, service)))
-        return _mix(parts)
+            service = spread(ms, self.p.spread)
+            rest = add(uniform(ms), queue(service, load * urgent, self.others))
+            wait = mix([(1 - load, point(0.0)), (load, rest)])
+            parts.append((share, add(wait, service)))
+        return mix(parts)
 
     def _llm(self, prompt: int, tokens: int) -> Density:
         """The rest of the present step, the prompt, and `tokens` decode steps."""
@@ -248,33 +243,33 @@ class _Model:
         parts = []
         others_prompts = min(0.9, self.others * self.p.prompt_tokens / c.prefill_tokens_per_s / self.cycle)
         for share, slow in self._slowdowns(c.llm_threads, asr=self.asr_load, tts=self.tts_load):
-            for k, probability in enumerate(_binomial(self.others, min(1.0, self.generating))):
+            for k, probability in enumerate(binomial(self.others, min(1.0, self.generating))):
                 if share * probability < 1e-6:
                     continue
                 step = c.step(1 + k) * slow
                 ms = (prompt / c.prefill_tokens_per_s * 1e3 * slow + tokens * step) / (1 - others_prompts)
-                done = _later(_uniform(step), ms) if k else _point(ms)
+                done = later(uniform(step), ms) if k else point(ms)
                 parts.append((share * probability, done))
-        return _mix(parts)
+        return mix(parts)
 
     def _starvation(self) -> float:
         """The larger p95 of what the second and the last clause are late."""
         p = self.p
         late = 0.0
         if self.clauses > 1:
-            second = _add(self._llm(0, p.first_clause_tokens), self._clause())
-            late = _quantile(second, 0.95) - p.first_clause_s * 1e3
+            second = add(self._llm(0, p.first_clause_tokens), self._clause())
+            late = quantile(second, 0.95) - p.first_clause_s * 1e3
             rest = max(0, p.answer_tokens - p.first_clause_tokens)
-            last = _add(self._llm(0, rest), self._clause())
-            late = max(late, _quantile(last, 0.95) - (p.answer_s - p.first_clause_s) * 1e3)
+            last = add(self._llm(0, rest), self._clause())
+            late = max(late, quantile(last, 0.95) - (p.answer_s - p.first_clause_s) * 1e3)
         return max(0.0, late)
 
     def result(self) -> Prediction:
         v2v = self._v2v()
         return Prediction(
             sessions=self.n,
-            v2v_ms_p50=_quantile(v2v, 0.5),
-            v2v_ms_p95=_quantile(v2v, 0.95),
+            v2v_ms_p50=quantile(v2v, 0.5),
+            v2v_ms_p95=quantile(v2v, 0.95),
             starvation_ms_p95=self._starvation() + self._owed_s()[1] * 1e3,
             asr_load=self.asr_load,
             llm_load=self.llm_busy,
@@ -299,85 +294,3 @@ def _check(c: Calibration, p: TurnProfile, sessions: int) -> None:
         raise UsageError("decode steps must be measured at growing batches", "calibrate again")
     if not 0 <= p.held <= 1 or p.spread < 0:
         raise UsageError("the turn profile's shares must lie between 0 and 1", "use the defaults")
-
-
-# Densities over multiples of GRID_MS.
-
-
-def _point(ms: float) -> Density:
-    """All weight at `ms`, shared by the two nearest grid points so that means are exact."""
-    density = np.zeros(_BINS)
-    place = min(max(ms / GRID_MS, 0.0), _BINS - 1.0)
-    low = int(place)
-    density[low] += 1 - (place - low)
-    density[min(low + 1, _BINS - 1)] += place - low
-    return density
-
-
-def _uniform(ms: float) -> Density:
-    bins = min(_BINS, max(1, round(ms / GRID_MS)))
-    density = np.zeros(_BINS)
-    density[:bins] = 1 / bins
-    return density
-
-
-def _spread(ms: float, variation: float) -> Density:
-    """Log-normal with mean `ms` and coefficient of variation `variation`."""
-    if variation == 0 or ms < 2 * GRID_MS:
-        return _point(ms)
-    sigma = math.sqrt(math.log1p(variation**2))
-    mu = math.log(ms) - sigma**2 / 2
-    x = (np.arange(_BINS) + 0.5) * GRID_MS
-    density = np.exp(-((np.log(x) - mu) ** 2) / (2 * sigma**2)) / x
-    return np.asarray(density / density.sum(), np.float64)
-
-
-def _queue(service: Density, urgent: float, most: int) -> Density:
-    """q services one after another, q geometric with ratio `urgent`, at most `most`: (1 - u) Σ uᵠ Sᵠ + uᵐ Sᵐ."""
-    spectrum = urgent * np.fft.rfft(service, 2 * _BINS)
-    last = spectrum ** max(1, most)
-    return _folded((1 - urgent) * (1 - last) / (1 - spectrum) + last)
-
-
-def _add(*densities: Density) -> Density:
-    """The density of a sum of independent durations; what leaves the grid stays in its last bin."""
-    spectrum = np.fft.rfft(densities[0], 2 * _BINS)
-    for other in densities[1:-1]:
-        # Folded after each: a longer sum would come round to the beginning.
-        spectrum = np.fft.rfft(_folded(spectrum * np.fft.rfft(other, 2 * _BINS)), 2 * _BINS)
-    return _folded(spectrum * np.fft.rfft(densities[-1], 2 * _BINS))
-
-
-def _folded(spectrum: NDArray[np.complex128]) -> Density:
-    both = np.fft.irfft(spectrum, 2 * _BINS)
-    density = np.clip(both[:_BINS], 0.0, None)
-    density[-1] += max(0.0, float(both[_BINS:].sum()))
-    return np.asarray(density, np.float64)
-
-
-def _mix(parts: list[tuple[float, Density]]) -> Density:
-    total = np.zeros(_BINS)
-    for share, density in parts:
-        total += share * density
-    return np.asarray(total / max(total.sum(), 1e-12), np.float64)
-
-
-def _later(density: Density, ms: float) -> Density:
-    """Shifted by `ms`; what would be negative becomes 0."""
-    bins = round(ms / GRID_MS)
-    moved = np.zeros(_BINS)
-    if bins >= 0:
-        moved[min(bins, _BINS - 1) :] = density[: _BINS - min(bins, _BINS - 1)]
-        moved[-1] += density[_BINS - min(bins, _BINS - 1) :].sum()
-    else:
-        moved[: _BINS + bins] = density[-bins:]
-        moved[0] += density[:-bins].sum()
-    return moved
-
-
-def _quantile(density: Density, share: float) -> float:
-    return float(np.searchsorted(np.cumsum(density), share * density.sum()) * GRID_MS)
-
-
-def _binomial(n: int, p: float) -> list[float]:
-    return [math.comb(n, k) * p**k * (1 - p) ** (n - k) for k in range(n + 1)]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from appliance.capacity.cap import MAX_SEQUENCES, Room, configured, memory_cap, smaller
 from appliance.capacity.catalogue import CATALOGUE, lookup
 from appliance.capacity.geometry import Geometry, Layer, uniform
-from appliance.capacity.kv import KV_TYPES, KvPlan, element_bytes, kv_budget, padded, session_bytes, window_cells
+from appliance.capacity.kv import KV_TYPES, KvPlan, element_bytes, kv_budget, padded, window_cells
 from appliance.capacity.text import plain_size
 from appliance.errors import UsageError
 
@@ -84,7 +84,7 @@ def test_mla_keeps_keys_only_and_recurrent_state_does_not_grow() -> None:
 
 def test_halving_the_context_halves_a_session() -> None:
     for name in ("llama-3.1-8b", "qwen3-4b", "smollm2-135m"):
-        long, short = (session_bytes(lookup(name), KvPlan(tokens)) for tokens in (8192, 4096))
+        long, short = (kv_budget(lookup(name), KvPlan(tokens, 1)).kv_bytes for tokens in (8192, 4096))
         assert long == 2 * short
 
 

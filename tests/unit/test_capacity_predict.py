@@ -210,7 +210,9 @@ def test_one_more_session_never_makes_it_quicker(calibration: Calibration, sessi
     # The grid and the iteration leave a few hundredths of noise; far beyond any objective the cycle itself is late.
     if fewer.v2v_ms_p95 > 8000 or fewer.starvation_ms_p95 > 2000:
         return
-    assert more.v2v_ms_p95 >= fewer.v2v_ms_p95 * 0.97 - 20
+    # Where the voice is the narrow place, waiting moves from before the answer into it: both count.
+    lateness = more.v2v_ms_p95 + more.starvation_ms_p95, fewer.v2v_ms_p95 + fewer.starvation_ms_p95
+    assert lateness[0] >= lateness[1] * 0.97 - 20
     assert 0 <= more.asr_load <= 1
     assert 0 <= more.llm_load <= 1
     assert 0 <= more.tts_load <= 1
