@@ -183,7 +183,7 @@ class Sessions(RuleBasedStateMachine):
     @precondition(lambda self: self.core.seats)
     @rule()
     def park(self) -> None:
-        self.core._evict(Seat(""))
+        self.core.admission.evict(Seat(""))
 
     @precondition(lambda self: self.core.seats)
     @rule(data=st.data())
@@ -422,7 +422,7 @@ def test_a_restored_session_answers_as_if_it_had_stayed(core: Core) -> None:
     stayed = answer(core, "a", "what is it?")
     core.settle("a", None, None)
     run(core)
-    core._park(core.seats["a"])
+    core.admission.park(core.seats["a"])
     assert core.seats["a"].kv == []
     assert answer(core, "a", "what is it?") == stayed
 
@@ -436,7 +436,7 @@ def test_a_lost_parked_file_is_computed_again(toy: Path, tmp_path: Path, fault: 
     run(core)
     expected = answer(core, "a", "what is it?")
     core.settle("a", None, None)
-    core._park(core.seats["a"])
+    core.admission.park(core.seats["a"])
     (file,) = tmp_path.glob("*.kv")
     if fault == "deleted":
         file.unlink()

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from appliance.engines.llama.admission import Admission
 from appliance.engines.llama.binding import Floats, Model
 from appliance.engines.llama.gguf import read_geometry
 from appliance.engines.llama.history import Summaries
@@ -39,6 +40,7 @@ class Core:
         self.meter = Meter()
         self.outbox: list[Delivery] = []
         self.seats: dict[str, Seat] = {}
+        self.admission = Admission(self.memory, self.prompts, self.summaries, self.seats, self._give_up)
         self._arrivals = 0
 
     # -- commands ------------------------------------------------------------------------------------------
@@ -49,7 +51,7 @@ class Core:
         if len(self.seats) >= self.settings.max_open:
             raise NoRoomError(f"all {self.settings.max_open} places for sessions are taken", "try again later")
         seat = Seat(name, idle_since=time.monotonic())
-        if not self._place(seat):
+        if not self.admission.place(seat):
             raise NoRoomError("every session is in the middle of a turn", "try again when one has ended")
         self.seats[name] = seat
         for words, reply in pairs(history):
@@ -129,11 +131,17 @@ class Core:
     def _warm(self, seat: Seat) -> None:
         """Let idle time bring the KV to the settled turns, so that the next words are all that is new."""
         self.summaries.apply()
-        self._shrink(seat, 0)
+        self.admission.shrink(seat, 0)
         want = seat.base() + self.prompts.word_tokens(seat.open_words)[0]
         self.memory.trim(seat, common(seat.kv, want))
         seat.job = Job(want, IDLE, self._arrival()) if len(want) > len(seat.kv) else None
         seat.idle_since = time.monotonic()
+
+    def _give_up(self, seat: Seat) -> None:
+        if seat is self.summaries.seat:
+            self.summaries.abandon()
+        else:
+            self._end(seat, "")
 
     def _end(self, seat: Seat, finish: str, error: ApplianceError | None = None) -> None:
         """The seat's job is over, whatever it was."""
@@ -151,93 +159,6 @@ class Core:
         seat.idle_since = time.monotonic()
         if job.done is not None and finish in ("stop", "length"):
             job.done()
-
-    # -- admission -----------------------------------------------------------------------------------------
-
-    def _admit(self, seat: Seat, job: Job) -> bool:
-        """Give the job a sequence and its worst case in cells. False: not now. Raises TurnFailed: never."""
-        cells, patient = self.memory.cells, job.urgency == IDLE
-        longest = job.sampling.max_tokens + len(self.prompts.between) if job.sampling else 0
-        if len(job.want) - seat.borrowed + longest > cells.share and not patient:
-            self._refit(seat, job, longest)
-        need = len(job.want) - seat.borrowed + longest
-        if need > cells.share:
-            if patient:
-                self._give_up(seat)
-                return False
-            raise TurnFailed(
-                NoRoomError(
-                    f"a prompt of {len(job.want)} and an answer of {longest} tokens exceed the share of {cells.share}",
-                    "shorten the answer (max_tokens) or give sessions a larger share",
-                )
-            )
-        if seat.seq < 0 and (patient or not self._place(seat)):
-            return False
-        keep = common(seat.kv, job.want)
-        self.memory.trim(seat, min(keep, len(job.want) - 1) if job.sampling else keep)
-        while not cells.reserve(seat.name, need):
-            if patient:
-                self._give_up(seat)
-                return False
-            if not self._evict(seat) and not self.summaries.abandon():
-                if not any(other.job and other.job.admitted for other in self.seats.values()):
-                    raise TurnFailed(NoRoomError("no cells are left for this turn", "let fewer people speak at a time"))
-                return False
-        job.admitted = True
-        if job.probe and len(seat.kv) >= job.probe:
-            value = seat.opinion[1] if seat.opinion and seat.opinion[0] == job.probe else None
-            if job.generation is not None:
-                job.generation.turn_end = value
-            finish_waiters(job, value)
-        return True
-
-    def _give_up(self, seat: Seat) -> None:
-        """Idle work that finds no room is dropped: it can be done when it is needed."""
-        if seat is self.summaries.seat:
-            self.summaries.abandon()
-        else:
-            self._end(seat, "")
-
-    def _refit(self, seat: Seat, job: Job, longest: int) -> None:
-        """Drop oldest turns until the job fits; its places move with them."""
-        dropped = self._shrink(seat, len(job.want) - len(seat.base()) + longest)
-        job.want = job.want[dropped:]
-        job.probe = max(0, job.probe - dropped)
-        job.words_end -= dropped
-        job.note_end -= dropped
-
-    def _shrink(self, seat: Seat, more: int) -> int:
-        """Drop the oldest whole turns until `more` tokens fit behind the rest; returns the tokens dropped."""
-        share, total = self.memory.cells.share, len(seat.base())
-        if total + more <= share:
-            return 0
-        # A little more than needed goes, so that not every turn has to drop one.
-        goal = share - more - share // 8
-        count = size = 0
-        while count < len(seat.turns) and total - size > goal:
-            size += len(seat.turns[count].tokens)
-            count += 1
-        self.summaries.release(seat)
-        if common(seat.kv, seat.base()) >= size:
-            self.memory.cut(seat, 0, size)
-        del seat.turns[:count]
-        return size
-
-    def _place(self, seat: Seat) -> bool:
-        return self.memory.place(seat) or (self._evict(seat) and self.memory.place(seat))
-
-    def _evict(self, needy: Seat) -> bool:
-        """Park the longest idle session; one whose answer is being spoken only when there is no other."""
-        idle = [s for s in self.seats.values() if s is not needy and s.seq >= 0 and not s.busy]
-        if not idle:
-            return False
-        self._park(min(idle, key=lambda s: (s.air is not None, s.idle_since)))
-        return True
-
-    def _park(self, seat: Seat) -> None:
-        self.summaries.release(seat)
-        seat.job = None
-        self.memory.unplace(seat, keep=True)
 
     # -- the step ------------------------------------------------------------------------------------------
 
@@ -265,7 +186,7 @@ class Core:
                 continue
             if not job.admitted:
                 try:
-                    if not self._admit(seat, job):
+                    if not self.admission.admit(seat, job):
                         continue
                 except TurnFailed as failed:
                     self._end(seat, "cancelled", failed.error)
@@ -280,15 +201,15 @@ class Core:
         """Nothing to evaluate: put summaries in place, think of new ones, park who has been idle for long."""
         if self.summaries.apply():
             for seat in self.seats.values():
-                if seat.job is None and seat.air is None and not seat.draft and seat.seq >= 0:
+                if seat.resting and not seat.draft:
                     self._warm(seat)
             return True
         self.summaries.consider(list(self.seats.values()), self._arrival())
         if self.settings.park_after_s > 0:
             limit = time.monotonic() - self.settings.park_after_s
             for seat in self.seats.values():
-                if seat.job is None and seat.air is None and seat.seq >= 0 and seat.idle_since < limit:
-                    self._park(seat)
+                if seat.resting and seat.idle_since < limit:
+                    self.admission.park(seat)
         return self.summaries.seat.job is not None
 
     def next_wake_s(self) -> float | None:
@@ -296,7 +217,7 @@ class Core:
         now, s = time.monotonic(), self.settings
         due = [seat.job.stalled_at + s.stall_s for seat in self.seats.values() if seat.job and seat.job.stalled_at]
         if s.park_after_s > 0:
-            due += [t.idle_since + s.park_after_s for t in self.seats.values() if t.seq >= 0 and t.job is None]
+            due += [t.idle_since + s.park_after_s for t in self.seats.values() if t.resting]
         return max(0.01, min(due) - now) if due else None
 
     def _limits(self) -> Limits:
@@ -330,7 +251,9 @@ class Core:
         started = time.perf_counter()
         code = self.memory.ctx.decode()
         logits = self.memory.ctx.logits() if code == 0 and batch.outputs else None
-        self.meter.native(time.perf_counter() - started)
+        took = time.perf_counter() - started
+        self.meter.native(took)
+        self.memory.speeds.learn(batch.size, took)
         if code != 0:
             self._failed(code, [seat for seat, _ in work])
             return 0
@@ -431,7 +354,7 @@ class Core:
 
     def _make_room(self, seats: list[Seat]) -> bool:
         """No slot was found although the ledger had room: idle work, then idle sessions, then prompts give way."""
-        if self.summaries.abandon() or self._evict(seats[0]):
+        if self.summaries.abandon() or self.admission.evict(seats[0]):
             return True
         prompts = [seat for seat in seats if seat.job is not None and not seat.job.writing]
         if not prompts or len(prompts) == len(seats):

@@ -41,8 +41,7 @@ class Summaries:
         if self._work is not None or not self._settings.summary_tokens:
             return
         limit = int(self._settings.compact_at * self._memory.cells.share)
-        quiet = [s for s in seats if s.job is None and s.air is None and not s.draft and s.seq >= 0]
-        full = [s for s in quiet if len(s.kv) > limit]
+        full = [s for s in seats if s.resting and not s.draft and len(s.kv) > limit]
         for seat in sorted(full, key=lambda s: -len(s.kv)):
             turns = self._oldest(seat)
             if not turns:

@@ -18,16 +18,22 @@ from appliance.errors import EngineError, UsageError
 
 PREFIX, SCRATCH, SUMMARY, FIRST = 0, 1, 2, 3  # sequences; sessions have FIRST and above
 _TRIAL_TOKENS = 64
+_TRIAL_STEP = 12  # tokens from which on a step says something about reading speed
 
 
 @dataclass(slots=True)
 class Speeds:
-    """Measured at start on this machine."""
+    """Measured at start on this machine; reading prompts also while running, as other engines take their share."""
 
     prompt_tokens_per_s: float = 1.0
     step_ms: float = 0.0
     restore_bytes_per_s: float = 1.0
     state_bytes_per_token: float = 0.0
+
+    def learn(self, tokens: int, seconds: float) -> None:
+        """Take a step of `tokens` into account, if it was mostly a prompt."""
+        if tokens >= _TRIAL_STEP and seconds > 0:
+            self.prompt_tokens_per_s += 0.2 * (tokens / seconds - self.prompt_tokens_per_s)
 
 
 class Memory:

@@ -77,6 +77,11 @@ class Seat:
     def busy(self) -> bool:
         return self.job is not None and (self.job.urgency != IDLE or self.job.sampling is not None)
 
+    @property
+    def resting(self) -> bool:
+        """In the cells, with nothing to do and no turn in the air."""
+        return self.job is None and self.air is None and self.seq >= 0
+
     def lane(self, key: int, first_clause: int) -> Lane | None:
         job = self.job
         if job is None:
