@@ -183,7 +183,7 @@ class ApplianceScreen(App[None]):
             return
         # Ages go on without events; a panel whose content stays the same is not drawn.
         for panel, region in self._main.panels():
-            if region in changed or region in _AGEING:
+            if region in changed or region in _AGEING or (panel is self._main.head and EVENTS in changed):
                 panel.redraw()
 
     def on_waterfall_opened(self, message: Waterfall.Opened) -> None:

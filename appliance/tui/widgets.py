@@ -67,6 +67,8 @@ class Head(Panel):
             left.append((f"   {draw.SIGNS[view.state]} {view.state.value}", draw.STATE_STYLE.get(view.state, "bold")))
             if len(model.sessions) > 1:
                 left.append((f"  {view.name}, one of {len(model.sessions)}", draw.FAINT))
+        elif model.log:
+            left.append((f"   {model.log[-1].text}", draw.FAINT))  # how far the start-up is
         used = sum(len(piece[0]) for piece in left)
         for figures in self._figures():
             gap = width - used - sum(len(piece[0]) for piece in figures)
@@ -231,11 +233,21 @@ class Capacity(Panel):
             out += draw.cap_lines(model.capacity, width)
             if model.ladder is not None and model.ladder.level and height >= 6:
                 out.append(draw.text((f"  because {model.ladder.reason}", draw.FAINT)))
-            if height - len(out) - len(sessions) >= len(model.capacity.sum_lines):
-                out += [draw.text((f"  {line}", draw.FAINT)) for line in model.capacity.sum_lines]
+            out += self._sum(width, height - len(out) - len(sessions))
         if height - len(out) >= 2 and model.sessions:
             out += sessions
         return out or [draw.text(("no figures yet", draw.FAINT))]
+
+    def _sum(self, width: int, room: int) -> list[Content]:
+        """The arithmetic behind the cap: wrapped where there is room, cut at the edge where there is less."""
+        assert self.model.capacity is not None
+        whole = [draw.text((" ".join(line.split()), draw.FAINT)) for line in self.model.capacity.sum_lines]
+        wrapped = [part for line in whole for part in line.wrap(max(width - 2, 1))]
+        # Where nothing fits whole, the end of the sum is what decides.
+        chosen = next(
+            (rows for rows in (wrapped, whole) if len(rows) <= room), whole[-max(room, 0) :] if room > 0 else []
+        )
+        return [Content.assemble("  ", row) for row in chosen]
 
     def on_click(self, event: Click) -> None:
         self.model.next_session()

@@ -1,0 +1,88 @@
+"""The real thing on a real terminal: a demo with real models in tmux, read off the screen and driven by keys."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from appliance.store.database import StoreDatabase
+
+pytestmark = [
+    pytest.mark.models,
+    pytest.mark.skipif(shutil.which("tmux") is None, reason="tmux is not installed"),
+]
+
+
+class Pane:
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def tmux(self, *args: str) -> str:
+        run = ["tmux", "-L", self.name, "-f", "/dev/null", *args]
+        return subprocess.run(run, capture_output=True, text=True, check=True, timeout=20).stdout
+
+    def until(self, pattern: str, within_s: float) -> str:
+        """The screen's text once `pattern` is on it."""
+        deadline = time.monotonic() + within_s
+        while True:
+            text = self.tmux("capture-pane", "-p")
+            if re.search(pattern, text):
+                return text
+            assert time.monotonic() < deadline, f"{pattern!r} did not appear in:\n{text}"
+            time.sleep(0.1)
+
+    def press(self, key: str) -> None:
+        self.tmux("send-keys", key)
+
+
+@pytest.fixture
+def pane() -> Iterator[Pane]:
+    pane = Pane(f"appliance-test-{os.getpid()}")
+    yield pane
+    subprocess.run(["tmux", "-L", pane.name, "kill-server"], capture_output=True, check=False, timeout=20)
+
+
+def test_a_demo_with_its_screen(pane: Pane, tmp_path: Path) -> None:
+    db = tmp_path / "appliance.db"
+    demo = f"{sys.executable} -c 'from appliance.cli.main import main; main()' demo --tui --tier tiny"
+    command = f"{demo} --db {db} --out {tmp_path}/answers.wav; echo ended with $?; exec sleep 60"
+    environment = ["-e", f"XDG_STATE_HOME={tmp_path}/state", "-e", f"XDG_RUNTIME_DIR={tmp_path}"]
+    plain = ["env", "-u", "COLUMNS", "-u", "LINES", "sh", "-c", command]  # the pane's own size counts
+    pane.tmux("new-session", "-d", "-x", "120", "-y", "40", *environment, *plain)
+
+    pane.until(r"Where the time went", 60)
+    pane.until(r"ready", 120)
+    pane.until(r"● hearing", 30)
+    text = pane.until(r"2 turns   p50", 90)
+    rows = re.findall(r"^ ?›? +\d+ [█▚▲].*[▓▒░■►].* \d+ [✓▲]", text, re.MULTILINE)
+    assert len(rows) == 2
+    assert "% in budget" in text
+    assert re.search(r"heard +\w", text)
+
+    pane.press("w")
+    assert "words hidden" in pane.until(r"Now, words hidden", 10)
+    pane.press("?")
+    pane.until(r"interrupt the answer", 10)
+    pane.press("?")
+    pane.until(r"^(?s:(?!.*interrupt the answer).*)$", 10)
+    pane.press("Enter")
+    text = pane.until(r"ms  audible", 10)
+    assert re.search(r"ms  turn over +by \w", text)
+    assert re.search(r"ms  final transcript|ms  draft transcript", text)
+    assert re.search(r"words? hidden", text)
+    pane.press("s")
+    pane.until(r"marked: too slow", 10)
+    pane.press("Escape")
+    pane.until(r"Where the time went", 10)
+    pane.press("q")
+    pane.until(r"ended with 0", 30)
+
+    turns = StoreDatabase(db).turns()
+    assert len([t for t in turns if t.finished]) >= 2
+    assert [t.mark for t in turns].count("too slow") == 1
