@@ -19,7 +19,7 @@ from appliance.tui import draw
 from appliance.tui.detail import DetailScreen
 from appliance.tui.link import Controls, EventFeed, ScreenClock, ScreenSettings, TurnReader
 from appliance.tui.model import CAPACITY, EVENTS, HEAD, NOW, TURNS_REGION, ScreenModel
-from appliance.tui.theme import DARK, DARK_PARTS, LIGHT, LIGHT_PARTS
+from appliance.tui.theme import DARK, DARK_PARTS, LIGHT, LIGHT_PARTS, fitting
 from appliance.tui.widgets import Capacity, Events, Head, Now, Panel, Waterfall
 
 HELP = (
@@ -152,7 +152,7 @@ class ApplianceScreen(App[None]):
     def on_mount(self) -> None:
         self.register_theme(DARK)
         self.register_theme(LIGHT)
-        self.theme = DARK.name
+        self.theme = fitting().name
 
     def on_ready(self) -> None:
         self._show_words()

@@ -90,8 +90,9 @@ def bar(parts: LatencyParts, budget: Budget, columns: int, full_ms: float, saved
             cells[min(last, columns) - 1] = ("▲", OVER)
         start, used = start + value, last
     edge = round(budget.total_ms * per_ms)
-    if edge < columns:
-        cells[edge] = ("│", "bold" if cells[edge][0] == " " else OVER)
+    free = edge < columns and cells[edge][0] == " "
+    if free or (edge < columns and start > budget.total_ms):
+        cells[edge] = ("│", "bold" if free else OVER)
     if start > full_ms:
         cells[-1] = ("►", OVER)
     return _merged(cells)

@@ -3,6 +3,8 @@
 Endpoint blue, asr green-blue, llm purple, tts amber, output grey; vermilion means over budget.
 """
 
+import os
+
 from textual.theme import Theme
 
 DARK_PARTS = {
@@ -56,3 +58,9 @@ LIGHT = Theme(
     dark=False,
     variables={**LIGHT_PARTS, "footer-key-foreground": "#b26b00", "border-blurred": "#d0d7de"},
 )
+
+
+def fitting() -> Theme:
+    """Light where the terminal says that its background is (COLORFGBG), dark otherwise."""
+    background = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return LIGHT if background in ("7", "15") else DARK

@@ -244,9 +244,8 @@ class Capacity(Panel):
         whole = [draw.text((" ".join(line.split()), draw.FAINT)) for line in self.model.capacity.sum_lines]
         wrapped = [part for line in whole for part in line.wrap(max(width - 2, 1))]
         # Where nothing fits whole, the end of the sum is what decides.
-        chosen = next(
-            (rows for rows in (wrapped, whole) if len(rows) <= room), whole[-max(room, 0) :] if room > 0 else []
-        )
+        end = whole[-room:] if room > 0 else []
+        chosen = next((rows for rows in (wrapped, whole) if len(rows) <= room), end)
         return [Content.assemble("  ", row) for row in chosen]
 
     def on_click(self, event: Click) -> None:

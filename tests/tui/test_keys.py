@@ -12,6 +12,7 @@ from appliance.events import Level, State, StateChanged, Transcribed
 from appliance.store.database import Span, StoredTurn
 from appliance.tui.app import HELP, ApplianceScreen, HelpScreen
 from appliance.tui.detail import DetailScreen
+from appliance.tui.theme import fitting
 
 
 def drive(
@@ -110,6 +111,12 @@ def test_l_changes_between_dark_and_light() -> None:
         assert app.current_theme.dark != dark
 
     drive(app, act)
+
+
+@pytest.mark.parametrize(("says", "dark"), [("", True), ("15;0", True), ("0;15", False), ("0;default;7", False)])
+def test_a_light_terminal_gets_the_light_theme(says: str, dark: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLORFGBG", says)
+    assert fitting().dark == dark
 
 
 @pytest.mark.parametrize("key", ["q", "ctrl+c"])
