@@ -33,7 +33,8 @@ from itertools import pairwise, product
 from appliance.capacity.density import Density, add, binomial, later, mix, point, quantile, queue, spread, uniform
 from appliance.errors import UsageError
 
-_ITERATIONS = 60
+_ITERATIONS = 200
+_LEAST_GAIN = 0.02
 _SETTLED_S = 1e-3  # the iteration ends when the cycle moves by less
 
 
@@ -141,6 +142,7 @@ class _Model:
         self.clause_s = max(calibration.tts_first_ms / 1e3, calibration.tts_rtf * profile.first_clause_s)
         self.clauses = max(1.0, profile.answer_tokens / profile.first_clause_tokens)
         self.cycle = profile.speech_s + profile.answer_s + profile.pause_s + 0.5
+        self.gain, self.moved = 0.5, 0.0
         self.generating = 0.0  # share of its cycle in which one session decodes
         self.asr_load = self.tts_load = 0.0
 
@@ -155,10 +157,9 @@ class _Model:
         generating = (prompt_s + p.answer_tokens * step_s) / self.cycle
         asr = self.others * self.asr_s * p.asr_runs * slow_asr / self.cycle
         tts = self.others * self.clause_s * self.clauses * slow_tts / self.cycle
-        # Half steps keep the iteration from swinging between two answers near saturation.
-        self.generating += 0.5 * (min(1.0, generating) - self.generating)
-        self.asr_load += 0.5 * (min(0.98, asr) - self.asr_load)
-        self.tts_load += 0.5 * (min(0.98, tts) - self.tts_load)
+        self.generating += self.gain * (min(1.0, generating) - self.generating)
+        self.asr_load += self.gain * (min(0.98, asr) - self.asr_load)
+        self.tts_load += self.gain * (min(0.98, tts) - self.tts_load)
         # An answer that cannot be written or spoken in time lasts longer than its audio.
         written, spoken = p.answer_tokens * step_s, self.clause_s * self.clauses * slow_tts / (1 - self.tts_load)
         late = max(0.0, max(written, spoken) - p.answer_s)
@@ -169,7 +170,11 @@ class _Model:
         ahead = p.held * (p.endpoint_ms - p.draft_after_ms) / 1e3
         v2v = (p.endpoint_ms + p.output_ms) / 1e3 + max(0.0, work - ahead)
         moved = p.speech_s + p.answer_s + p.pause_s + v2v + late - self.cycle
-        self.cycle += 0.5 * moved
+        # Smaller steps whenever the answer is overshot: near saturation the iteration would swing for ever.
+        if moved * self.moved < 0:
+            self.gain = max(_LEAST_GAIN, self.gain * 0.8)
+        self.moved = moved
+        self.cycle += self.gain * moved
         return abs(moved)
 
     def _mean_job(self, service_s: float, load: float, urgent: float) -> float:
