@@ -26,6 +26,7 @@ LEAD_S = 0.015
 _SLIP = int(0.004 * RATE)  # samples by which the two clocks may part before the reference is moved
 _QUIET_S = 1.0  # without anything played for this long, cancelling rests
 _AUDIBLE_DBFS = -55.0
+_SETTLING_S = 1.2  # WebRTC needs about so long to find the echo again when its delay has changed
 
 
 class Played(Protocol):
@@ -47,6 +48,8 @@ class Reference:
         self._read = 0  # device frame to read next
         self._next = 0  # tape position to give next
         self._silent_frames = 0
+        self._fresh = True
+        self.slipped = False  # the last `take` found the streams moved against each other
 
     def take(self, instant: float, count: int) -> Audio:
         """The `count` samples heard from `instant` on; zero where nothing was played or is not known yet."""
@@ -56,8 +59,10 @@ class Reference:
         if frame is None:
             return np.zeros(count, dtype=np.float32)
         place = round((frame - self._origin) * RATE / self._clock.rate)
-        if abs(place - self._next) > _SLIP:
+        self.slipped = abs(place - self._next) > _SLIP
+        if self.slipped:
             self._next = place
+            self.slipped, self._fresh = not self._fresh, False
         out = self._tape.read(self._next, count)
         self._next += count
         return out
@@ -85,6 +90,7 @@ class Reference:
         self._resampler = LiveResampler(int(clock.rate), RATE)
         self._tape = History(4 * RATE)
         self._origin = self._read = frame
+        self._fresh = True
 
 
 class EchoJudge:
@@ -121,29 +127,39 @@ class EchoJudge:
 class ResidualGate:
     """Silences what cancelling leaves over while it has not settled. Pure: decibels in, a decision out.
 
-    The echo to be expected is the reference's level plus the coupling seen so far (the lower quartile of
-    microphone minus reference: a person only ever adds to it). What a person says comes through once it
-    reaches that echo less `residual_db`, and for `HOLD` frames after.
+    The echo to be expected is the reference's level plus the coupling seen so far (microphone minus reference,
+    over the last seconds). Ordinarily a lower quartile of it counts, which a person talking does not move, and
+    what reaches that less `residual_db` comes through, with `HOLD` frames after. `unsettled` (the delay has
+    just changed, so nothing is cancelled for a while) only what exceeds the loudest echo comes through.
     """
 
     HOLD = 20  # frames of 10 ms
-    CEILING_DBFS = -36.0  # however loud the echo: a voice above this is heard
+    CEILING_DBFS = -36.0  # however loud the echo: once cancelling has settled, a voice above this is heard
+    ABOVE_DB = 3.0
 
     def __init__(self, residual_db: float) -> None:
         self._residual_db = residual_db
-        self._coupling: deque[float] = deque(maxlen=200)
+        self._coupling: deque[float] = deque(maxlen=300)
         self._open = 0
 
-    def passes(self, far_dbfs: float, near_dbfs: float, out_dbfs: float) -> bool:
+    def passes(self, far_dbfs: float, near_dbfs: float, out_dbfs: float, *, unsettled: bool = False) -> bool:
         """Levels of one frame; `far_dbfs` the loudest of the last 200 ms."""
         if far_dbfs > -45.0:
             self._coupling.append(near_dbfs - far_dbfs)
-        if self._residual_db <= 0 or far_dbfs < _AUDIBLE_DBFS or len(self._coupling) < 20:
+        if self._residual_db <= 0 or far_dbfs < _AUDIBLE_DBFS:
             return True
-        expected = far_dbfs + float(np.quantile(self._coupling, 0.25))
-        if out_dbfs > min(expected - self._residual_db, self.CEILING_DBFS):
+        if len(self._coupling) < self.HOLD:
+            return False  # the very first sounds: nothing is known yet
+        low, high = np.quantile(self._coupling, (0.25, 0.95))
+        if unsettled:
+            limit = far_dbfs + float(high) + self.ABOVE_DB
+        else:
+            limit = min(far_dbfs + float(low) - self._residual_db, self.CEILING_DBFS)
+        if out_dbfs > limit:
             self._open = self.HOLD
-        self._open -= 1
+        elif unsettled:
+            self._open = min(self._open, self.HOLD // 4)
+        self._open = max(-1, self._open - 1)
         return self._open >= 0
 
 
@@ -170,6 +186,7 @@ class EchoCanceller:
         self._held_at = 0.0  # instant of _held[0]
         self._audible_until = float("-inf")
         self._active_until = float("-inf")
+        self._unsettled_until = float("-inf")
 
     def clean(self, audio: Audio, instant: float) -> Audio:
         """Whole 10 ms frames come back; up to one frame is held."""
@@ -205,7 +222,10 @@ class EchoCanceller:
             near_dbfs, out_dbfs = dbfs(near), dbfs(out)
             self.judge.feed(far_dbfs, near_dbfs, out_dbfs)
             self._far_levels.append(far_dbfs)
-            if not self._gate.passes(max(self._far_levels), near_dbfs, out_dbfs):
+            if self._reference is not None and self._reference.slipped:
+                self._unsettled_until = instant + _SETTLING_S
+            unsettled = instant < self._unsettled_until
+            if not self._gate.passes(max(self._far_levels), near_dbfs, out_dbfs, unsettled=unsettled):
                 out = np.zeros(FRAME, dtype=np.float32)
             if self._settings.mode == "auto" and self.judge.too_strong:
                 self._go_half_duplex("the loudspeaker is too loud at the microphone to be cancelled")

@@ -74,6 +74,7 @@ class AudioHost:
         self._now = now
         self._entries: list[_Entry] = []
         self._guard = threading.Lock()
+        self._library = threading.RLock()  # nobody reads the device list while PortAudio is being restarted
         self._wake = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -108,7 +109,8 @@ class AudioHost:
 
     def rate_of(self, wanted: str, kind: str) -> int:
         """The own rate of the device that `wanted` means now; 48,000 where there is none yet."""
-        device = choose(list_devices(), wanted, kind)
+        with self._library:
+            device = choose(list_devices(), wanted, kind)
         return device.rate if device is not None and device.rate > 0 else 48_000
 
     def _run(self) -> None:
@@ -207,8 +209,9 @@ class AudioHost:
             for entry in opened:
                 entry.line.halt()
                 entry.is_open = False
-            sd._terminate()
-            sd._initialize()
+            with self._library:
+                sd._terminate()
+                sd._initialize()
         self.restarts += 1
         for entry in opened:
             fault = self._open(entry)

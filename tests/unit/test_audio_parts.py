@@ -215,8 +215,13 @@ def test_judge_wants_half_duplex_only_for_a_strong_echo_that_stays() -> None:
 
 def test_residual_gate_keeps_rests_out_and_voices_in() -> None:
     gate = ResidualGate(10.0)
+    assert gate.passes(-20, -30, -30) is False  # the first sounds ever
     assert [gate.passes(-20, -30, -62) for _ in range(300)][-1] is False
     assert [gate.passes(-20, -30, -44) for _ in range(100)][-1] is False  # a lapse of the canceller
+    assert gate.passes(-20, -29, -31, unsettled=True) is False  # the delay has changed: all of the echo is back
+    assert gate.passes(-20, -18, -18, unsettled=True) is True  # but a voice is louder than it
+    for _ in range(30):
+        gate.passes(-20, -30, -62)
     assert gate.passes(-20, -24, -25) is True  # a voice over the answer
     assert gate.passes(-20, -30, -60) is True  # between its syllables
     assert gate.passes(-100, -70, -70) is True  # nothing is audible
