@@ -11,6 +11,7 @@ scratch memory: 2.3 × the file for whisper, 2.7 × for Piper, 3.3 × for Kokoro
 
 from dataclasses import dataclass
 
+from appliance.capacity.cap import Room
 from appliance.capacity.geometry import Geometry
 from appliance.capacity.predict import Calibration
 
@@ -47,6 +48,18 @@ def asr_bytes(speech: Speech) -> int:
 def tts_bytes(speech: Speech) -> int:
     """Resident bytes of a voice with its scratch memory."""
     return int(speech.file_bytes * (3.3 if speech.heavy else 2.7))
+
+
+def room(where: str, available_bytes: float, *, on_gpu: bool, asr: Speech, tts: Speech, reserve_bytes: float) -> Room:
+    """The device of the LLM (`on_gpu`: a GPU) with whatever of the speech models lies on it too."""
+    return Room(
+        where=where,
+        available_bytes=available_bytes,
+        asr_bytes=asr_bytes(asr) if asr.on_gpu == on_gpu else 0,
+        tts_bytes=tts_bytes(tts) if tts.on_gpu == on_gpu else 0,
+        process_bytes=DEVICE_BYTES if on_gpu else PROCESS_BYTES,
+        reserve_bytes=reserve_bytes,
+    )
 
 
 def calibration(geometry: Geometry, cores: int, bandwidth_bytes_s: float, asr: Speech, tts: Speech) -> Calibration:

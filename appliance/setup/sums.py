@@ -67,15 +67,7 @@ def tier_sum(
     if available_bytes is not None:
         where, available = "given", available_bytes
     asr, tts = speech_of(config, shelf)
-    beside = estimate.DEVICE_BYTES if on_gpu else estimate.PROCESS_BYTES
-    room = Room(
-        where=where,
-        available_bytes=available,
-        asr_bytes=estimate.asr_bytes(asr) if asr.on_gpu == on_gpu else 0,
-        tts_bytes=estimate.tts_bytes(tts) if tts.on_gpu == on_gpu else 0,
-        process_bytes=beside,
-        reserve_bytes=config.capacity.reserve_bytes,
-    )
+    room = estimate.room(where, available, on_gpu=on_gpu, asr=asr, tts=tts, reserve_bytes=config.capacity.reserve_bytes)
     by_memory = memory_cap(geometry, plan, room)
     cap = smaller(by_memory, configured(configured_sessions(config)))
     return TierSum(geometry, plan, room, by_memory, cap)
