@@ -22,7 +22,10 @@ def llm(
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="A TOML file instead of a tier.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Only the JSON line.")] = False,
 ) -> None:
-    """Tokens a second, time to first token and overhead, all sessions asking at once."""
+    """Tokens a second, time to first token and overhead, all sessions asking at once.
+
+    Example: appliance bench llm --sessions 1,8 --tier tiny --baseline
+    """
     from rich.console import Console
 
     from appliance.bench import llm as bench
