@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from appliance.audio.files import open_audio
 from appliance.audio.resample import resample
 from appliance.bench.asr import rate
 from appliance.engines import smart_turn
@@ -14,6 +15,7 @@ from appliance.engines.piper import Piper, PiperSettings
 from appliance.engines.ports import BLOCK, RATE, Audio, CancelToken, Priority, Transcript
 from appliance.engines.silero import SileroVad
 from appliance.engines.smart_turn import SmartTurn
+from appliance.engines.utterance import words
 from appliance.engines.whisper import Whisper, WhisperSettings
 from appliance.engines.worker import Worker
 from appliance.errors import Cancelled, ConfigError, EngineError, ModelFileError
@@ -204,3 +206,19 @@ def test_a_model_of_another_kind_or_none_is_named(models, worker, tmp_path):
     junk.write_bytes(b"no model at all")
     with pytest.raises(ModelFileError, match="not a usable"):
         SmartTurn(junk, worker)
+
+
+def test_languages_are_detected_limited_or_fixed(models, worker):
+    folder, clips = models / "whisper-base", models / "recordings-audioeval" / "samples" / "audio"
+    if not (folder / "model.bin").is_file() or not clips.is_dir():
+        pytest.skip("whisper base or the recordings pack is not here")
+    spanish = open_audio(clips / "es" / "conteo.wav").read()
+    detecting = Whisper(folder, WhisperSettings(language=""), worker)
+    heard = hear(detecting, spanish)
+    assert heard.language == "es"
+    assert "tres" in words(heard.text) or "3" in words(heard.text)
+    assert hear(detecting, spanish, language="it").language == "it"
+    limited = Whisper(folder, WhisperSettings(language="", languages=("en", "de")), worker)
+    assert hear(limited, spanish).language in ("en", "de")
+    detecting.close()
+    limited.close()
