@@ -45,11 +45,17 @@ class KvPlan:
     window_full: bool = False
     flash_attention: bool = True
     ubatch_tokens: int = 512
-    outputs: int = 0  # rows of logits in one step; 0 means one for every sequence
+    rows_per_sequence: int = 1  # of logits, in one step
+    outputs: int = 0  # rows of logits in one step, whatever the sequences; 0 means rows_per_sequence for each
 
     @property
     def sequences(self) -> int:
         return self.sessions + self.reserved_sequences
+
+    @property
+    def rows(self) -> int:
+        """Rows of logits that one step may ask for."""
+        return self.outputs or self.rows_per_sequence * self.sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +148,7 @@ def compute_bytes(geometry: Geometry, plan: KvPlan) -> int:
     attention = tokens * 4 * (5 * geometry.embedding + 3 * queries + widest)
     if not plan.flash_attention:
         attention += tokens * 4 * geometry.heads * seen
-    rows = min(tokens, plan.outputs or plan.sequences)
+    rows = min(tokens, plan.rows)
     output = rows * 4 * (geometry.vocabulary + 2 * geometry.embedding)
     return max(masks + feed_forward, masks + attention, output)
 
@@ -161,7 +167,7 @@ def kv_budget(geometry: Geometry, plan: KvPlan) -> KvBudget:
     cells = context_cells(plan) if global_layers or window_layers else 0
     in_window = window_cells(geometry, plan)
     state = sum(layer.state for layer in geometry.layers) * 4 * max(1, plan.sequences)
-    outputs = (plan.outputs or plan.sequences) * geometry.vocabulary * 4
+    outputs = plan.rows * geometry.vocabulary * 4
     compute = compute_bytes(geometry, plan)
     budget = KvBudget(
         bytes_per_cell=per_cell,

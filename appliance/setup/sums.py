@@ -74,17 +74,22 @@ def tier_sum(
 
 
 def kv_plan(config: Config) -> KvPlan:
-    """How the engine will run: one pool, the system prompt on a sequence of its own."""
+    """How the engine will run: one pool, the system prompt on a sequence of its own, two rows of logits for each."""
     llm = config.llm
+    share = llm.share_tokens
+    if llm.context_tokens:
+        # Overcommitted: what there is, shared out; idle sessions are parked when it does not suffice.
+        share = min(share, max(1, (llm.context_tokens - _PREFIX_TOKENS) // llm.sessions))
     return KvPlan(
-        context_tokens=llm.share_tokens,
+        context_tokens=share,
         sessions=llm.sessions,
         k_type=llm.kv_type,
         v_type=llm.kv_type,
         prefix_tokens=_PREFIX_TOKENS,
         reserved_sequences=1,
         flash_attention=llm.flash_attention,
-        ubatch_tokens=llm.ubatch_tokens,
+        ubatch_tokens=min(llm.ubatch_tokens, llm.batch_tokens),
+        rows_per_sequence=2,
     )
 
 

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from appliance.capacity.kv import KvPlan, context_cells, kv_budget
+from appliance.config import load
 from appliance.engines.llama.gguf import read_geometry
+from appliance.setup.sums import tier_sum
 from tests.fakes.toy_gguf import ARCHITECTURES, write_toy
 
 MIB = 1 << 20
@@ -36,6 +38,22 @@ PACK_PLANS = {
 }
 PACKS = ("smollm2-135m/SmolLM2-135M-Instruct.Q4_1.gguf", "qwen2.5-coder-0.5b/qwen2.5-coder-0.5b-instruct-q4_k_m.gguf")
 
+ENGINE = """
+import json, sys
+from appliance.config import load
+from appliance.capacity.kv import context_cells
+from appliance.engines.llama.binding import Context, Model
+from appliance.models.shelf import Shelf
+from appliance.setup.sums import kv_plan
+for tier in sys.argv[1:]:
+    config = load(tier=tier)
+    plan = kv_plan(config)
+    model = Model(Shelf().path(config.models.llm))
+    context = Context(model, config.llm, cells=context_cells(plan), sequences=plan.sequences)
+    print(json.dumps({"lines": context.buffer_lines, "cells": context.cells}))
+    context.close()
+    model.close()
+"""
 LOADER = """
 import ctypes, json, sys
 import llama_cpp as l
@@ -139,3 +157,20 @@ def test_the_compute_buffer_is_never_taken_for_much_smaller(allocated: dict[str,
     for case, (path, plan, log) in allocated.items():
         predicted, compute = kv_budget(_geometry(path), plan).compute_bytes, _logged(log, "compute")
         assert compute * 0.95 <= predicted <= compute * 1.3, case
+
+
+@pytest.mark.models
+def test_a_tiers_sum_is_what_the_engine_then_allocates() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", ENGINE, "tiny", "starter"], capture_output=True, text=True, timeout=120, check=False
+    )
+    answers = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(answers) == 2, done.stderr[-500:]
+    for tier, answer in zip(("tiny", "starter"), answers, strict=True):
+        total = tier_sum(load(tier=tier), 4e9)
+        budget = kv_budget(total.geometry, total.plan)
+        log = "\n".join(answer["lines"])
+        assert answer["cells"] == budget.cells
+        assert budget.kv_bytes == pytest.approx(_logged(log, "KV"), rel=0.02)
+        allocated = sum(_logged(log, what) for what in ("KV", "compute", " output"))
+        assert budget.kv_bytes + budget.compute_bytes + budget.output_bytes == pytest.approx(allocated, rel=0.05)
