@@ -75,11 +75,18 @@ class Memory:
     # -- start ---------------------------------------------------------------------------------------------
 
     def _read_head(self) -> None:
+        self._read(PREFIX)
+        if not self.model.window:
+            return
+        # What lies before the window is masked for good, but shared with all it would never be recycled.
+        self.ctx.load(PREFIX, self.ctx.save(PREFIX, PARTIAL_ONLY), PARTIAL_ONLY)
+        if self.ctx.span(PREFIX)[1] != len(self.head) - 1:
+            self.ctx.remove(PREFIX)
+            self._read(PREFIX)
+
+    def _read(self, seq: int) -> None:
         for start in range(0, len(self.head), self.ctx.batch.room):
-            self._decode(PREFIX, start, self.head[start : start + self.ctx.batch.room])
-        if self.model.window:
-            # What lies before the window is masked for good, but shared with all it would never be recycled.
-            self.ctx.load(PREFIX, self.ctx.save(PREFIX, PARTIAL_ONLY), PARTIAL_ONLY)
+            self._decode(seq, start, self.head[start : start + self.ctx.batch.room])
 
     def _decode(self, seq: int, start: int, tokens: list[int]) -> None:
         self.ctx.batch.clear()
@@ -114,8 +121,7 @@ class Memory:
     def time_head_ms(self) -> float:
         """How long reading the shared head takes again, in ms: what sharing saves each new session."""
         started = time.perf_counter()
-        for start in range(0, len(self.head), self.ctx.batch.room):
-            self._decode(SCRATCH, start, self.head[start : start + self.ctx.batch.room])
+        self._read(SCRATCH)
         self.ctx.remove(SCRATCH)
         return (time.perf_counter() - started) * 1000
 
