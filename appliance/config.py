@@ -9,13 +9,14 @@ A user's file names its tier (`tier = "starter"`) and holds only what differs.
 
 import dataclasses
 import difflib
+import json
 import os
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from appliance.audio.settings import StationSettings, VisitSettings
 from appliance.capacity.ladder import LadderSettings
@@ -161,15 +162,14 @@ def _read(path: Path) -> dict[str, Any]:
 def _build(data: dict[str, Any], path: Path) -> Config:
     _refuse_unknown(Config, data, "", path)
     try:
-        return _adapter().validate_python(data)
+        # JSON's strict mode: no text for a number, but tables become dataclasses and lists become tuples.
+        return TypeAdapter(Config).validate_json(json.dumps(data, default=str), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{path}: {key} is {_shown(first['input'])}: {first['msg']}", _expects(key)) from None
-
-
-def _adapter() -> TypeAdapter[Config]:
-    return TypeAdapter(Config, config=None if dataclasses.is_dataclass(Config) else ConfigDict(strict=True))
+        if first["type"] == "value_error":
+            raise ConfigError(f"{path}: {key}: {first['msg'].removeprefix('Value error, ')}", f"change {key}") from None
+        raise ConfigError(f"{path}: {key} is {_shown(first['input'])}", _expects(key)) from None
 
 
 def _refuse_unknown(kind: type, data: dict[str, Any], where: str, path: Path) -> None:

@@ -36,7 +36,8 @@ class Stamps:
 class Attempt:
     """See the module. Created on the event loop; starts at once."""
 
-    def __init__(self, desk: Desk, turn: int, audio: Audio, last_speech: float, *, may_think: bool) -> None:
+    def __init__(self, desk: Desk, turn: int, audio: Audio, last_speech: float, *, said: str = "") -> None:
+        """`audio`: what is still to be transcribed; `said`: the turn's words before it."""
         self.turn = turn
         self.stamps = Stamps(last_speech)
         self.transcript: Transcript | None = None
@@ -52,8 +53,7 @@ class Attempt:
         self._unheld = asyncio.Event()  # cleared while someone may be interrupting
         self._unheld.set()
         self._may_think = asyncio.Event()
-        if may_think:
-            self._may_think.set()
+        self._said = said
         self._generation: Generation | None = None
         self._clauses: asyncio.Queue[Clause | None] = asyncio.Queue(maxsize=64)  # more than any answer has
         self.task = asyncio.create_task(self._run(), name=f"turn-{turn}")
@@ -103,7 +103,8 @@ class Attempt:
         desk = self._desk
         started = desk.clock.now()
         priority = Priority.FINAL if self.released else Priority.DRAFT
-        self.transcript = await desk.engines.transcriber.transcribe(self._audio, priority=priority, cancel=self._cancel)
+        heard = await desk.engines.transcriber.transcribe(self._audio, priority=priority, cancel=self._cancel)
+        self.transcript = replace(heard, text=joined(self._said, heard.text)) if self._said else heard
         self.stamps.transcript = desk.clock.now()
         self.heard_words.set()
         desk.bus.publish(
@@ -224,3 +225,12 @@ class Attempt:
             await self._unheld.wait()
             self._desk.player.begin(self.turn)
         self._desk.player.play(piece, clause.end)
+
+
+def joined(said: str, more: str) -> str:
+    """Two stretches of one turn as one text: a full stop in mid-sentence is only where the transcriber paused."""
+    if not said or not more:
+        return said or more
+    if more[:1].islower():
+        said = said.rstrip().rstrip(".…")
+    return f"{said.rstrip()} {more.lstrip()}"

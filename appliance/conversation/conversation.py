@@ -156,6 +156,7 @@ class Conversation:
                 hearing.silence_ms = (self._edge[0] - hearing.last_sample) * 1000 / RATE
                 self._publish(events.SpeechPaused(at=hearing.last_speech_at, **self._of(hearing)))
                 self._become(State.PAUSE)
+                hearing.stop_reading()
                 self._try(hearing)
             case Silence():
                 hearing.silence_ms = (self._edge[0] - hearing.last_sample) * 1000 / RATE
@@ -230,8 +231,8 @@ class Conversation:
             hearing.attempt = self._attempt(hearing)
 
     def _attempt(self, hearing: Hearing) -> Attempt:
-        audio = self._tape.cut(hearing.take_from)
-        return Attempt(self._desk, hearing.turn, audio, hearing.last_speech_at, may_think=False)
+        audio = self._tape.cut(hearing.start)
+        return Attempt(self._desk, hearing.turn, audio, hearing.last_speech_at, said=hearing.said)
 
     def _not_speech(self, hearing: Hearing, audio: Audio) -> str:
         """Why nobody need be asked for the words in `audio`; "" when there may be some."""
@@ -247,6 +248,7 @@ class Conversation:
             await self._turn_over(hearing, "key")
             return
         if hearing.silence_ms <= 0:
+            self._read_along(hearing)
             return
         desk = self._desk
         decision = self._endpoint.decide(self._look(hearing))
@@ -267,6 +269,14 @@ class Conversation:
         if hearing.silence_ms >= hearing.next_look_ms:
             hearing.look(desk, self._tape.cut(hearing.take_from))
             hearing.next_look_ms = self._endpoint.next_look_ms(hearing.silence_ms)
+
+    def _read_along(self, hearing: Hearing) -> None:
+        """In a long stretch of speech, transcribe now and then what was said so far."""
+        every = int(self._desk.settings.partial_every_s * RATE)
+        newest = max(hearing.partial_at, hearing.start)
+        if every and not hearing.over_answer and self._tape.end - newest >= every and self._desk.conduct().partials:
+            hearing.partial_at = self._tape.end
+            hearing.listen_in(self._desk, self._tape.cut(hearing.start), urgent=False)
 
     async def _turn_over(self, hearing: Hearing, reason: str) -> None:
         desk = self._desk
@@ -299,7 +309,7 @@ class Conversation:
             return False
         verdict = self._barge_in.decide(self._overlap(hearing, answering))
         if verdict.transcribe and hearing.attempt is None:
-            hearing.listen_in(self._desk, self._tape.cut(hearing.take_from))
+            hearing.listen_in(self._desk, self._tape.cut(hearing.start), urgent=True)
         match verdict.action:
             case Action.DUCK:
                 answering.duck(self._instant(hearing.first_sample))

@@ -8,11 +8,17 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 
-from appliance.conversation.attempt import Attempt
+from appliance.conversation.attempt import Attempt, joined
 from appliance.conversation.desk import Desk
 from appliance.engines.ports import RATE, Audio, CancelToken, Priority
 from appliance.errors import Cancelled, EngineError
+from appliance.events import Transcribed
 from appliance.turns.guards import Steady
+
+# The end of a partial transcript often changes with the next word.
+_UNSTABLE_WORDS = 2
+# A stretch this long is not transcribed again after a pause: a final covers only what follows.
+_LONG_SAMPLES = 8 * RATE
 
 
 @dataclass(slots=True)
@@ -31,6 +37,9 @@ class Hearing:
     voiced_blocks: int = 0
     voiced_sum: float = 0.0  # of their probabilities
     partial: str | None = None  # a transcript of speech that still goes on
+    partial_at: int = 0  # the position up to which it was taken
+    said: str = ""  # words of the long turn's earlier stretches; they are not transcribed again
+    base: int = 0  # where the stretch begins that is not yet in `said`; 0: at take_from
     audio_score: float | None = None
     next_look_ms: float = 0.0
     tries: int = 0  # attempts begun
@@ -40,6 +49,12 @@ class Hearing:
     looking: asyncio.Task[None] | None = None
     reading: asyncio.Task[None] | None = None
     _cancel: CancelToken = field(default_factory=CancelToken)
+    _unread: CancelToken = field(default_factory=CancelToken)
+
+    @property
+    def start(self) -> int:
+        """From which sample on the turn still has to be transcribed."""
+        return max(self.take_from, self.base)
 
     @property
     def words(self) -> str | None:
@@ -65,20 +80,52 @@ class Hearing:
         except EngineError:
             self.audio_score = None  # overloaded: the policy goes on with what it has
 
-    def listen_in(self, desk: Desk, audio: Audio) -> None:
-        """Transcribe `audio` while speech goes on, unless that is already under way; `partial` gets the words."""
-        if self.reading is None or self.reading.done():
-            self.reading = asyncio.create_task(self._listen_in(desk, audio))
+    def listen_in(self, desk: Desk, audio: Audio, *, urgent: bool) -> None:
+        """Transcribe `audio` while speech goes on, unless that is already under way; `partial` gets the words.
 
-    async def _listen_in(self, desk: Desk, audio: Audio) -> None:
+        `urgent`: an answer is held up by it. Otherwise it yields to everything, and the language model reads the
+        words that are not likely to change, so that less is left to read when the turn ends.
+        """
+        if self.reading is None or self.reading.done():
+            self.reading = asyncio.create_task(self._listen_in(desk, audio, urgent=urgent))
+
+    def stop_reading(self) -> None:
+        """A pause: the draft that now begins must not wait for a partial."""
+        self._unread.cancel()
+        self._unread = CancelToken()
+
+    async def _listen_in(self, desk: Desk, audio: Audio, *, urgent: bool) -> None:
         try:
-            transcript = await desk.engines.transcriber.transcribe(audio, priority=Priority.FINAL, cancel=self._cancel)
+            transcript = await desk.engines.transcriber.transcribe(
+                audio, priority=Priority.FINAL if urgent else Priority.PARTIAL, cancel=self._unread
+            )
         except (EngineError, Cancelled):
             return
-        self.partial = transcript.text
+        self.partial = joined(self.said, transcript.text)
+        desk.bus.publish(
+            Transcribed(
+                at=desk.clock.now(),
+                session=desk.session,
+                turn=self.turn,
+                kind="partial",
+                text=self.partial,
+                language=transcript.language,
+                audio_ms=len(audio) / 16,
+                took_ms=transcript.took_ms,
+            )
+        )
+        stable = " ".join(self.partial.split()[:-_UNSTABLE_WORDS])
+        if stable and not urgent and self.attempt is None:
+            await desk.chat.anticipate(stable)
 
     async def resume(self) -> None:
-        """Speech goes on: the looks and the attempt of the pause are void."""
+        """Speech goes on: the looks and the attempt of the pause are void.
+
+        In a long turn the words before the pause stay; only what follows is transcribed then.
+        """
+        draft = self.attempt.transcript if self.attempt is not None else None
+        if draft is not None and draft.text and self.last_sample - self.start >= _LONG_SAMPLES:
+            self.said, self.base = draft.text, self.last_sample
         self.silence_ms = 0.0
         self.audio_score = None
         self.next_look_ms = 0.0

@@ -20,6 +20,7 @@ from appliance.events import (
     Event,
     PlaybackStarted,
     SessionClosed,
+    Transcribed,
     TurnDropped,
     TurnEnded,
     TurnFinished,
@@ -209,3 +210,21 @@ def test_an_engine_that_fails_does_not_end_the_conversation(run, monkeypatch: py
     assert [d.reason for d in of(events, TurnDropped)] == ["engine error"]
     assert len(of(events, TurnFinished)) == 1
     assert of(events, SessionClosed)[-1].reason == "end of input"
+
+
+def test_a_long_turn_is_transcribed_along_the_way(run) -> None:
+    """After a pause late in a long turn only what follows is transcribed again; no word is lost at the seam."""
+    config = tiny()
+    patient = replace(config.talk.endpoint, least_ms=3500.0, middle_ms=3500.0, most_ms=3600.0)
+    config = replace(config, talk=replace(config.talk, endpoint=patient))
+    texts = [q.text for q in questions()[:6]]
+    long = np.concatenate([speech(text, gap_s=0.05) for text in texts[:4]])
+    events, _ = run(listen_to(config, [("then", 0.3, long), ("then", 2.2, speech(texts[4]))]))
+    finished = of(events, TurnFinished)
+    drafts = [e for e in of(events, Transcribed) if e.kind != "partial"]
+    assert len(finished) == 1
+    assert drafts[-1].audio_ms < 0.6 * max(d.audio_ms for d in drafts)
+    heard = finished[0].record.heard.lower()
+    assert "hamlet" in heard
+    assert "france" in heard
+    assert "12" in heard or "twelve" in heard
