@@ -61,9 +61,7 @@ class TierScreen(App[str]):
     def compose(self) -> ComposeResult:
         yield Static(draw.text(("appliance setup", "bold $primary"), ("   which tier?", "")), id="title")
         with Horizontal():
-            yield OptionList(
-                *[Option(card(v, v.name == self._recommended), id=v.name) for v in self._verdicts], id="cards"
-            )
+            yield Cards(*[Option(card(v, v.name == self._recommended), id=v.name) for v in self._verdicts], id="cards")
             with VerticalScroll(id="sum", can_focus=False):
                 yield Static(id="lines")
         yield Footer()
