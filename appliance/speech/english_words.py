@@ -8,6 +8,8 @@ MONTHS = (
 # one, many, one hundredth, many of them; no hundredths where nobody says them
 CURRENCIES = {
     "$": ("dollar", "dollars", "cent", "cents"),
+    "A$": ("Australian dollar", "Australian dollars", "cent", "cents"),
+    "C$": ("Canadian dollar", "Canadian dollars", "cent", "cents"),
     "US$": ("US dollar", "US dollars", "cent", "cents"),
     "€": ("euro", "euros", "cent", "cents"),
     "£": ("pound", "pounds", "penny", "pence"),
@@ -18,6 +20,7 @@ CURRENCIES = {
 UNITS = {
     "km/h": ("kilometer per hour", "kilometers per hour"),
     "kph": ("kilometer per hour", "kilometers per hour"),
+    "km/s": ("kilometer per second", "kilometers per second"),
     "m/s": ("meter per second", "meters per second"),
     "m/s²": ("meter per second squared", "meters per second squared"),
     "mph": ("mile per hour", "miles per hour"),
@@ -64,6 +67,23 @@ UNITS = {
     "hrs": ("hour", "hours"),
     "hr": ("hour", "hours"),
     "dB": ("decibel", "decibels"),
+    "MB/s": ("megabyte per second", "megabytes per second"),
+    "GB/s": ("gigabyte per second", "gigabytes per second"),
+    "Mbps": ("megabit per second", "megabits per second"),
+    "Gbps": ("gigabit per second", "gigabits per second"),
+    "km2": ("square kilometer", "square kilometers"),
+    "m2": ("square meter", "square meters"),
+    "sq ft": ("square foot", "square feet"),
+    "mAh": ("milliamp hour", "milliamp hours"),
+    "hPa": ("hectopascal", "hectopascals"),
+    "fps": ("frame per second", "frames per second"),
+    "tbsp": ("tablespoon", "tablespoons"),
+    "tsp": ("teaspoon", "teaspoons"),
+    "mins": ("minute", "minutes"),
+    "sec": ("second", "seconds"),
+    "secs": ("second", "seconds"),
+    "h": ("hour", "hours"),
+    "in.": ("inch", "inches"),
 }
 
 FRACTIONS = {2: ("half", "halves"), 4: ("quarter", "quarters")}
@@ -93,19 +113,44 @@ ABBREVIATIONS = {
     "Corp.": "Corporation",
     "vs.": "versus",
     "vs": "versus",
-    "etc.": "et cetera.",
+    "etc.": "et cetera",
     "e.g.,": "for example,",
     "e.g.": "for example",
     "i.e.,": "that is,",
     "i.e.": "that is",
     "approx.": "approximately",
-    "est.": "established",
-    "a.m.": "a m",
-    "p.m.": "p m",
-    "B.C.": "B C",
-    "A.D.": "A D",
+    "a.m.": "A.M",
+    "p.m.": "P.M",
     "w/": "with",
     "w/o": "without",
+    "Ph.D.": "P.H.D",
+    "PhD": "P.H.D",
+    "a.k.a.": "A.K.A",
+    "aka": "A.K.A",
+    "E.g.": "For example",
+    "I.e.": "That is",
+    "cf.": "compare",
+    "et al.": "et al",
+    "Col.": "Colonel",
+    "Maj.": "Major",
+    "Dept.": "Department",
+    "dept.": "department",
+    "Mon.": "Monday",
+    "Tue.": "Tuesday",
+    "Tues.": "Tuesday",
+    "Wed.": "Wednesday",
+    "Thu.": "Thursday",
+    "Thurs.": "Thursday",
+    "Fri.": "Friday",
+    "WWI": "World War One",
+    "WWII": "World War Two",
+    "WW1": "World War One",
+    "WW2": "World War Two",
+    "AT&T": "A.T and T",
+    "km/h": "kilometers per hour",
+    "C#": "C sharp",
+    "F#": "F sharp",
+    ".NET": "dot net",
     "Jan.": "January",
     "Feb.": "February",
     "Aug.": "August",
@@ -114,6 +159,41 @@ ABBREVIATIONS = {
     "Nov.": "November",
     "Dec.": "December",
 }
+
+# Before a number only: elsewhere "p." and "fig." are something else.
+BEFORE_NUMBERS = {
+    "p.": "page",
+    "pp.": "pages",
+    "vol.": "volume",
+    "fig.": "figure",
+    "ch.": "chapter",
+    "est.": "established",
+    "c.": "circa",
+    "ca.": "circa",
+    "b.": "born",
+    "d.": "died",
+}
+
+VULGAR = {
+    "½": "one half", "¼": "one quarter", "¾": "three quarters", "⅓": "one third", "⅔": "two thirds",
+    "⅛": "one eighth", "⅜": "three eighths", "⅝": "five eighths", "⅞": "seven eighths",
+}  # fmt: skip
+
+# The names of several of a letter: "CDs" is said "C dees".
+LETTERS = dict(
+    zip(
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZ",
+        "eighs bees cees dees ease effs gees aitches eyes jays kays ells ems ens ohs peas cues ars esses tees ewes "
+        "vees double-ewes exes wise zees".split(),
+        strict=True,
+    )
+)
+
+# What is counted behind "May 5" or "2000": then the one is no date and the other no year.
+COUNTED = (
+    "people|times|meters|metres|miles|feet|kilometers|dollars|euros|pounds|years|days|weeks|months|hours|minutes|"
+    "seconds|calories|words|students|men|women|square|percent|points|stars|cases|copies|units|pieces"
+)
 
 NUMBERED = (
     "War", "Chapter", "Part", "Act", "Scene", "Volume", "Book", "Section", "Article", "Phase", "Type", "Class",
@@ -131,10 +211,13 @@ WORD_ACRONYMS = frozenset(
     (
         "NASA NATO UNESCO UNICEF OPEC ASAP AIDS SIM PIN GIF RAM ROM LASER RADAR SWAT ASCII YOLO FIFA UEFA NAFTA OSHA "
         "FEMA SCUBA OK TED IKEA LEGO NOT AND THE YES NO ALL ONE TWO IS IT IN ON AT TO OF OR SO BE WE HE SHE YOU NOW DO "
-        "GO UP MY ME AM AN AS BY IF"
+        "GO UP MY ME AM AN AS BY IF BUT CAN GET OUT NEW BIG BAD HOT OLD DAY WAY HOW WHY ANY OFF ADD MIX TOP END SET "
+        "RUN STOP"
     ).split()
 )
-SPELLED = frozenset(("USB USA UAE AI UK US EU UN TV PC ID ATM IOU FAQ IBM IRS UFO VIP CEO API URL CIA IQ AC").split())
+SPELLED = frozenset(
+    ("USB USA UAE AI ABS MIT EST UK US EU UN TV PC ID ATM IOU FAQ IBM IRS UFO VIP CEO API URL CIA IQ AC").split()
+)
 
 SYMBOLS = {
     "&": "and",
@@ -155,9 +238,6 @@ SYMBOLS = {
     "°": "degrees",
     "²": "squared",
     "³": "cubed",
-    "½": "one half",
-    "¼": "one quarter",
-    "¾": "three quarters",
     "©": "copyright",
     "®": "",
     "™": "",
@@ -165,4 +245,5 @@ SYMBOLS = {
     "€": "euros",
     "£": "pounds",
     "#": "hash",
+    "→": "to",
 }
