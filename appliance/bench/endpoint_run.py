@@ -24,6 +24,7 @@ from appliance.engines.silero import SileroVad
 from appliance.engines.smart_turn import SmartTurn
 from appliance.engines.whisper import Whisper
 from appliance.engines.worker import Worker
+from appliance.errors import UsageError
 from appliance.models.shelf import Shelf
 from appliance.turns.endpoint import Endpoint
 
@@ -90,8 +91,13 @@ def load(config: Config, shelf: Shelf | None = None) -> Rig:
     )
 
 
-async def fill(rig: Rig, tell: Tell, *, limit: int = 0) -> list[Trace]:
-    """Traces of the whole corpus, or of `limit` turns spread over it; what the cache has is not asked again."""
+async def fill(rig: Rig, tell: Tell, *, limit: int = 0, kept: bool = False) -> list[Trace]:
+    """Traces of the whole corpus, or of `limit` turns spread over it; what the cache has is not asked again.
+
+    `kept`: only what the cache has.
+    """
+    if kept:
+        return rig.cache.traces()
     todo = await asyncio.to_thread(lambda: list(turns(rig.shelf.folder, rig.studio.speak)))
     if limit:
         todo = todo[:: max(1, len(todo) // limit)]
@@ -180,11 +186,13 @@ def report(traces: Sequence[Trace], config: Config, costs: sim.Costs) -> dict[st
     }
 
 
-async def run(config: Config, costs: sim.Costs, tell: Tell, *, limit: int = 0) -> dict[str, Any]:
-    """The whole benchmark."""
+async def run(config: Config, costs: sim.Costs, tell: Tell, *, limit: int = 0, kept: bool = False) -> dict[str, Any]:
+    """The whole benchmark. Raises UsageError when nothing is kept and nothing may be asked."""
     rig = await asyncio.to_thread(load, config)
     try:
-        traces = await fill(rig, tell, limit=limit)
+        traces = await fill(rig, tell, limit=limit, kept=kept)
+        if not traces:
+            raise UsageError("no turn has been listened to yet", "leave out --kept")
         quiet_set = await hush(rig, tell)
         cost = await look_cost_ms(rig)
     finally:

@@ -7,7 +7,7 @@ Every input may be missing. It does not know how long to wait: that is `turns.en
                   + audio:  bias + slope * logit(audio_score)
                   + text:   bias + sum of weight * feature
                   + llm:    bias + slope * logit(llm_score)
-                  + length: bias + slope * log2(seconds spoken, 1/4 to 8)
+                  + length: bias + slope * log2(seconds spoken, 1/4 to 2)
 
 A missing input leaves its line out. The weights are fitted with inputs dropped at random, so that each line
 is right on its own and in company.
@@ -50,8 +50,8 @@ def logit(probability: float) -> float:
 
 
 def octaves(voiced_ms: float) -> float:
-    """log2 of the seconds spoken, kept in -2..3: what is said in one breath is seldom half a second, or ten."""
-    return math.log2(min(8.0, max(0.25, voiced_ms / 1000)))
+    """log2 of the seconds spoken, kept in -2..1: a fragment is seldom a whole turn; beyond 2 s length says nothing."""
+    return math.log2(min(2.0, max(0.25, voiced_ms / 1000)))
 
 
 def sigmoid(x: float) -> float:

@@ -4,6 +4,9 @@ Owns the curve from P(done) to milliseconds of silence, and how patience, dictat
 Numbers in, decision out. It does not know where scores come from, nor what happens when the turn ends.
 
     wait = middle_ms * exp(-slope * logit P(done)), kept between least_ms and most_ms
+
+This is the rule "end once P(done) reaches a threshold" where the odds of being done grow as silence ** (1 / slope).
+Slope and middle were chosen on the fit half of the corpus (scripts/fit_endpoint.py, `appliance bench endpoint`).
 """
 
 import math
@@ -20,10 +23,10 @@ class EndpointSettings:
     """`patience` is quick, normal or patient; the factors multiply the wait."""
 
     patience: str = "normal"
-    least_ms: float = 160.0
-    middle_ms: float = 550.0  # the wait at P(done) = 0.5
+    least_ms: float = 100.0
+    middle_ms: float = 300.0  # the wait at P(done) = 0.5
     most_ms: float = 1600.0
-    slope: float = 0.5
+    slope: float = 2.0
     look_every_ms: float = 100.0
     dictation_factor: float = 2.0
     yes_no_factor: float = 0.6

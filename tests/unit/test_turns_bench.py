@@ -57,7 +57,7 @@ def test_stock_ends_on_a_good_score_and_else_waits_for_its_fallback() -> None:
 def test_the_policy_pays_for_its_engines() -> None:
     endpoint = Endpoint(EndpointSettings())
     free = point(SURE, policy(endpoint, FREE))
-    slow = point(SURE, policy(endpoint, Costs(audio_ms=300.0)))
+    slow = point(SURE, policy(endpoint, Costs(audio_ms=600.0)))
     assert free.cut == 0.0
     assert free.delay_ms < slow.delay_ms
 

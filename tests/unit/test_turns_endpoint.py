@@ -1,6 +1,7 @@
 """The wait: graded in the probability, bent by state and patience, right with any of its inputs missing."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -38,9 +39,8 @@ def test_every_look_gets_a_wait_within_its_bounds(
     look = Look(0, audio, text, llm, yes_no=yes_no, dictation=dictation, patience=patience)
     wait = endpoint.decide(look).wait_ms
     assert settings.least_ms <= wait <= settings.most_ms * settings.dictation_factor * patience + 1
-    late = Look(wait, audio, text, llm, yes_no=yes_no, dictation=dictation, patience=patience)
-    assert endpoint.decide(late).end
-    assert not endpoint.decide(Look(wait - 1, audio, text, llm, yes_no, dictation, patience)).end
+    assert endpoint.decide(replace(look, silence_ms=wait)).end
+    assert not endpoint.decide(replace(look, silence_ms=wait - 1)).end
 
 
 def test_words_move_the_wait_both_ways() -> None:
@@ -51,7 +51,7 @@ def test_words_move_the_wait_both_ways() -> None:
 
 
 def test_a_sure_score_ends_a_question_within_a_quarter_second() -> None:
-    assert Endpoint(EndpointSettings()).decide(Look(224, 0.97)).end
+    assert Endpoint(EndpointSettings()).decide(Look(224, 0.95, voiced_ms=2000.0)).end
 
 
 def test_a_bare_yes_after_a_question_ends_within_400_ms_whatever_it_sounds_like() -> None:
@@ -101,7 +101,8 @@ def test_the_fitted_weights_point_the_right_way() -> None:
     for against in ("open_end", "filler", "trailing", "groups"):
         assert by_name[against] < 0, against
     assert by_name["answer"] > 0
-    assert done_probability(weights, 0.99, DONE, 0.5) > 0.9
+    assert weights.length_slope > 0
+    assert done_probability(weights, 0.99, DONE, 0.5, 2000.0) > 0.8
     assert done_probability(weights, 0.05, OPEN, 0.001) < 0.3
 
 
