@@ -15,6 +15,7 @@ from appliance.capacity.guide import GPUS, Gpu
 from appliance.capacity.kv import KvPlan, kv_budget
 from appliance.config import Config
 from appliance.engines.llama.gguf import read_geometry
+from appliance.engines.llama.memory import FIRST
 from appliance.errors import UsageError
 from appliance.models.shelf import Shelf
 from appliance.setup.probe import Machine, memory
@@ -74,7 +75,7 @@ def tier_sum(
 
 
 def kv_plan(config: Config) -> KvPlan:
-    """How the engine will run: one pool, the system prompt on a sequence of its own, two rows of logits for each."""
+    """How the engine will run: one pool, a few sequences of the engine's own, two rows of logits for each."""
     llm = config.llm
     share = llm.share_tokens
     if llm.context_tokens:
@@ -86,7 +87,7 @@ def kv_plan(config: Config) -> KvPlan:
         k_type=llm.kv_type,
         v_type=llm.kv_type,
         prefix_tokens=_PREFIX_TOKENS,
-        reserved_sequences=1,
+        reserved_sequences=FIRST,
         flash_attention=llm.flash_attention,
         ubatch_tokens=min(llm.ubatch_tokens, llm.batch_tokens),
         rows_per_sequence=2,
