@@ -19,7 +19,7 @@ from appliance.speech.english_words import (
     VULGAR,
     WORD_ACRONYMS,
 )
-from appliance.speech.numbers import cardinal, decimal, digits, ordinal, year
+from appliance.speech.numbers import cardinal, decimal, digits, ordinal, roman_value, year
 
 Match = re.Match[str]
 _SCALE = {"k": "thousand", "m": "million", "mn": "million", "b": "billion", "bn": "billion", "t": "trillion"}
@@ -208,7 +208,7 @@ def decade(m: Match) -> str:
 
 
 def roman(m: Match) -> str:
-    name, number = m["name"], _roman_value(m["roman"])
+    name, number = m["name"], roman_value(m["roman"])
     if not number:
         return m.group()
     if name in REGNAL:
@@ -217,21 +217,8 @@ def roman(m: Match) -> str:
 
 
 def roman_century(m: Match) -> str:
-    number = _roman_value(m["roman"])
+    number = roman_value(m["roman"])
     return ordinal(number) if number else m.group()
-
-
-_ROMAN = re.compile(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
-
-
-def _roman_value(roman: str) -> int:
-    """0 for what is no well-formed numeral."""
-    if not _ROMAN.fullmatch(roman):
-        return 0
-    values = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
-    return sum(
-        -values[a] if b and values[a] < values[b] else values[a] for a, b in zip(roman, (*roman[1:], ""), strict=True)
-    )
 
 
 def saint(m: Match) -> str:

@@ -1,7 +1,9 @@
 """Numbers in words, through num2words, with a floor under what it cannot say."""
 
+import re
 from functools import lru_cache
 
+_ROMAN = re.compile(r"M{0,3}(?:CM|CD|D?C{0,3})(?:XC|XL|L?X{0,3})(?:IX|IV|V?I{0,3})")
 _MOST = 10**15  # beyond it nobody follows a number in words: digits
 
 
@@ -24,6 +26,8 @@ def ordinal(number: int, language: str = "en") -> str:
 @lru_cache(maxsize=1024)
 def year(number: int, language: str = "en") -> str:
     """1999 -> "nineteen ninety-nine", 2005 -> "two thousand and five", 1900 -> "nineteen hundred"."""
+    if language == "de" and 1100 <= number <= 1999:
+        return _num2words(number, "year", "de")
     if language != "en" or not 1000 <= number <= 2999 or 2000 <= number <= 2009:
         return cardinal(number, language)
     century, rest = divmod(number, 100)
@@ -42,6 +46,16 @@ def decimal(number: str, language: str = "en", point: str = "point") -> str:
 def digits(number: str, language: str = "en") -> str:
     """ "007" -> "zero zero seven"; anything that is no digit is left out."""
     return " ".join(cardinal(int(d), language) for d in number if d.isascii() and d.isdigit())
+
+
+def roman_value(roman: str) -> int:
+    """XIV -> 14; 0 for what is no well-formed numeral."""
+    if not _ROMAN.fullmatch(roman):
+        return 0
+    values = {"I": 1, "V": 5, "X": 10, "L": 50, "C": 100, "D": 500, "M": 1000}
+    return sum(
+        -values[a] if b and values[a] < values[b] else values[a] for a, b in zip(roman, (*roman[1:], ""), strict=True)
+    )
 
 
 def _num2words(number: int, to: str, language: str) -> str:
