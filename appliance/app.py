@@ -6,27 +6,32 @@ only after each engine has really run once.
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import cast
 
 from appliance.audio.player import Player
 from appliance.audio.ports import Sink
-from appliance.capacity.geometry import Geometry
 from appliance.clock import Clock, MonotonicClock
 from appliance.config import Config
 from appliance.conversation.conversation import Conversation
 from appliance.conversation.desk import Conduct, Desk, Engines
 from appliance.engines.kokoro import Kokoro
 from appliance.engines.llama.engine import Llama
-from appliance.engines.llama.gguf import read_geometry
+from appliance.engines.llama.fallback import FallbackModel
 from appliance.engines.piper import Piper
+from appliance.engines.ports import LanguageModel, Sampling, Transcriber
 from appliance.engines.silero import SileroVad
+from appliance.engines.smaller import SmallerInNeed
 from appliance.engines.smart_turn import SmartTurn
 from appliance.engines.whisper import Whisper
 from appliance.engines.worker import Worker
+from appliance.errors import ApplianceError, ConfigError, first_of
+from appliance.events import Notice
 from appliance.models.shelf import Shelf
 from appliance.skills.skills import Skills
+from appliance.store.database import default_path
 from appliance.store.feed import StoreFeed
 from appliance.store.store import Store
 from appliance.telemetry.bus import Bus
@@ -41,6 +46,8 @@ class Loaded:
     whisper: Whisper
     llama: Llama
     voice: Piper | Kokoro
+    whisper_small: Whisper | None = None  # what the degrade ladder falls back to
+    llama_small: Llama | None = None
 
 
 class Appliance:
@@ -53,6 +60,7 @@ class Appliance:
         self.store: Store | None = None
         self.skills = Skills(config.skills, self.clock, lambda: datetime.now().astimezone())
         self.loaded: Loaded | None = None
+        self.conduct: Callable[[], Conduct] = Conduct  # what the ladder allows; the service puts its own here
         self._shelf = shelf or Shelf()
         # One thread an engine; smart-turn apart from silero, because a look takes as long as three blocks.
         self._workers = {name: Worker(name) for name in ("vad", "turn", "asr", "tts")}
@@ -78,18 +86,49 @@ class Appliance:
         if missing:
             self._shelf.path(missing[0])
         progress("loading")
-        vad, end_of_turn, whisper, llama, voice = await asyncio.gather(
-            asyncio.to_thread(self._load_vad),
-            asyncio.to_thread(self._load_end_of_turn),
-            asyncio.to_thread(self._load_whisper),
-            self._load_llama(),
-            asyncio.to_thread(self._load_voice),
+        load = asyncio.to_thread
+        try:
+            async with asyncio.TaskGroup() as group:
+                vad = group.create_task(load(self._load_vad))
+                end_of_turn = group.create_task(load(self._load_end_of_turn))
+                whisper = group.create_task(load(self._load_whisper, models.asr))
+                llama = group.create_task(self._load_llama(models.llm))
+                voice = group.create_task(load(self._load_voice))
+                whisper_small = group.create_task(load(self._load_whisper, models.asr_small))
+                llama_small = group.create_task(self._load_llama(models.llm_small))
+        except* ApplianceError as failed:
+            raise first_of(failed) from None
+        if whisper.result() is None or llama.result() is None:
+            raise ConfigError("models.asr and models.llm must be named", "compare with the files in configs/")
+        self.loaded = Loaded(
+            vad.result(),
+            end_of_turn.result(),
+            cast(Whisper, whisper.result()),
+            cast(Llama, llama.result()),
+            voice.result(),
+            whisper_small.result(),
+            llama_small.result(),
         )
-        self.loaded = Loaded(vad, end_of_turn, whisper, llama, voice)
         progress("warming up")
-        for engine in (vad, end_of_turn, whisper, voice):
-            await asyncio.to_thread(engine.warm)
+        await load(self._warm, self.loaded)
         await asyncio.to_thread(self.skills.warm)
+        await self._rehearse()
+
+    @staticmethod
+    def _warm(loaded: Loaded) -> None:
+        for warm in (loaded.vad.warm, loaded.end_of_turn.warm, loaded.whisper.warm, loaded.voice.warm):
+            warm()
+        if loaded.whisper_small is not None:
+            loaded.whisper_small.warm()
+
+    async def _rehearse(self) -> None:
+        """One token through the language model, so that the first person does not pay for its first step."""
+        assert self.loaded is not None
+        for llama in filter(None, (self.loaded.llama, self.loaded.llama_small)):
+            chat = await llama.open("rehearsal")
+            async for _ in chat.generate("Hello.", Sampling(max_tokens=1)):
+                pass
+            await chat.close()
 
     def keep(self, path: Path | None = None) -> None:
         """Keep turns in the store at `path` (default: the user's). Raises StoreError or DiskFullError."""
@@ -109,13 +148,13 @@ class Appliance:
         turn_ended: Callable[[str], None] = lambda _: None,
     ) -> Conversation:
         """A conversation that answers on `sink`. Raises NoRoomError when the LLM has no share left."""
-        loaded = self._ready()
+        self._ready()
         self._sessions += 1
         name = session or f"session-{self._sessions}"
         desk = Desk(
             session=name,
             engines=self.engines,
-            chat=await loaded.llama.open(name),
+            chat=await self.engines.llm.open(name),
             player=Player(sink, self.clock),
             bus=self.bus,
             clock=self.clock,
@@ -133,11 +172,6 @@ class Appliance:
         """Samples a second of the voice."""
         return self._ready().voice.sample_rate
 
-    @property
-    def geometry(self) -> Geometry:
-        """Of the language model, from its file."""
-        return read_geometry(self._shelf.path(self.config.models.llm))
-
     async def wipe(self, session: str) -> None:
         """Forget the turns of `session`, once the store has them all."""
         if self.store is not None and self._feed is not None:
@@ -147,13 +181,21 @@ class Appliance:
     @property
     def engines(self) -> Engines:
         loaded = self._ready()
-        return Engines(loaded.vad, loaded.end_of_turn, loaded.whisper, loaded.llama, loaded.voice)
+        asr: Transcriber = loaded.whisper
+        llm: LanguageModel = loaded.llama
+        if loaded.whisper_small is not None:
+            asr = SmallerInNeed(loaded.whisper, loaded.whisper_small, lambda: self.conduct().small_asr)
+        if loaded.llama_small is not None:
+            llm = FallbackModel(loaded.llama, loaded.llama_small, lambda: self.conduct().fallback_llm)
+        return Engines(loaded.vad, loaded.end_of_turn, asr, llm, loaded.voice)
 
     async def stop(self) -> None:
         """Engines first, then the store, so that the last turn is written. Idempotent."""
-        if self.loaded is not None:
-            await self.loaded.llama.close()
-            self.loaded = None
+        loaded, self.loaded = self.loaded, None
+        if loaded is not None:
+            await loaded.llama.close()
+            if loaded.llama_small is not None:
+                await loaded.llama_small.close()
         for worker in self._workers.values():
             await asyncio.to_thread(worker.stop)
         feed, self._feed = self._feed, None
@@ -175,13 +217,24 @@ class Appliance:
         path = self._shelf.path(self.config.models.end_of_turn)
         return SmartTurn(path, self._workers["turn"], self.config.end_of_turn)
 
-    def _load_whisper(self) -> Whisper:
-        return Whisper(self._shelf.folder(self.config.models.asr), self.config.asr, self._workers["asr"])
+    def _load_whisper(self, model: str) -> Whisper | None:
+        if not model:
+            return None
+        return Whisper(self._shelf.folder(model), self.config.asr, self._workers["asr"])
 
-    async def _load_llama(self) -> Llama:
-        llama = Llama(await asyncio.to_thread(self._shelf.path, self.config.models.llm), self.config.llm)
+    async def _load_llama(self, model: str) -> Llama | None:
+        if not model:
+            return None
+        path = await asyncio.to_thread(self._shelf.path, model)
+        settings = self.config.llm
+        if settings.park_dir == "":
+            settings = replace(settings, park_dir=str(default_path().with_name("parked") / model))
+        llama = Llama(path, settings, on_stats=self.bus.publish, on_notice=self._notice)
         await llama.start()
         return llama
+
+    def _notice(self, message: str) -> None:
+        self.bus.publish(Notice(at=self.clock.now(), level="warning", message=message))
 
     def _load_voice(self) -> Piper | Kokoro:
         models, worker = self.config.models, self._workers["tts"]

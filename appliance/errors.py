@@ -63,3 +63,9 @@ class Cancelled(ApplianceError):
 
     def __init__(self, message: str = "cancelled") -> None:
         super().__init__(message)
+
+
+def first_of(group: BaseExceptionGroup[ApplianceError]) -> ApplianceError:
+    """The first error of a group; of tasks side by side, one cause often makes several fail."""
+    error = group.exceptions[0]
+    return first_of(error) if isinstance(error, BaseExceptionGroup) else error

@@ -73,6 +73,7 @@ async def _measure(
     from appliance.service.calibrate import calibration
     from appliance.service.ceiling import ceiling
     from appliance.service.reception import Reception
+    from appliance.setup.sums import tier_sum
     from appliance.telemetry.metrics import Metrics
 
     files = [question.open() for question in questions()]
@@ -86,7 +87,7 @@ async def _measure(
             reception = watch = None
             if limiter:
                 metrics = Metrics(settings.budget)
-                cap = ceiling(settings, box.geometry, await calibration(box))
+                cap = ceiling(settings, tier_sum(settings), await calibration(box))
                 reception = Reception(cap, settings.capacity, settings.ladder, metrics, box.bus, box.clock)
                 watch = [
                     asyncio.create_task(metrics.run(box.bus.subscribe())),

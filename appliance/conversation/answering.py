@@ -12,7 +12,7 @@ from appliance.conversation.attempt import Attempt
 from appliance.conversation.desk import Desk
 from appliance.conversation.hearing import Hearing
 from appliance.engines.ports import CancelToken, Priority
-from appliance.errors import ApplianceError
+from appliance.errors import ApplianceError, first_of
 from appliance.events import LatencyParts, Speculation, TurnRecord
 from appliance.telemetry.spans import latency_parts
 
@@ -113,7 +113,7 @@ class Answering:
             errors = group.subgroup(ApplianceError)
             if errors is None or group.split(ApplianceError)[1] is not None:
                 raise
-            await self._apologise(_first(errors))
+            await self._apologise(first_of(errors))
             return None
         if attempt.transcript is None or not attempt.transcript.text:
             reason = attempt.transcript.reason if attempt.transcript else "cancelled"
@@ -235,9 +235,3 @@ def cut_at_word(text: str, chars: int) -> str:
     head = text[:chars]
     cut = max(head.rfind(" "), head.rfind("\n"))
     return head[:cut].rstrip() if cut > 0 else ""
-
-
-def _first(group: BaseExceptionGroup[ApplianceError]) -> ApplianceError:
-    for error in group.exceptions:
-        return _first(error) if isinstance(error, BaseExceptionGroup) else error
-    raise ValueError("an empty group")

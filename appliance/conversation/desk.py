@@ -58,6 +58,8 @@ class Conduct:
     drafts: bool = True  # transcripts may be drafted in pauses
     partials: bool = True  # and while speech goes on
     max_tokens: int = 1_000_000
+    small_asr: bool = False
+    fallback_llm: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from appliance.capacity.predict import Calibration
 from appliance.config import Config
 from appliance.engines.ports import RATE, Audio, CancelToken, Priority, Sampling
 from appliance.errors import ApplianceError
+from appliance.store.database import default_path
 
 _SENTENCE = "The weather tomorrow will be mild, with a little rain in the evening."
 _PROMPT = "Tell me something about the following words: " + "sun rain wind snow cloud storm river lake hill tree " * 6
@@ -30,15 +31,9 @@ _TOKENS = 8  # decode steps measured a batch size
 _BATCHES = (1, 2, 4, 8)
 
 
-def state_folder() -> Path:
-    """`$XDG_STATE_HOME/appliance`."""
-    base = os.environ.get("XDG_STATE_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "state") / "appliance"
-
-
 async def calibration(box: Appliance, *, path: Path | None = None) -> Calibration:
     """The stored measurement if it fits this box and its settings, else a new one, stored."""
-    path = path or state_folder() / "calibration.json"
+    path = path or default_path().with_name("calibration.json")
     key = fingerprint(box.config)
     stored = read(path, key)
     if stored is not None:

@@ -19,6 +19,8 @@ from appliance.telemetry.bus import Bus
 from appliance.telemetry.metrics import LoopLag, Metrics
 
 TICK_S = 0.5
+_RECENT_S = 60.0
+_TREND = 4  # turns; one slow turn is no trend
 REFUSED = "Sorry, all places are taken. Please come back in a few minutes."
 WAITING = "One moment please, you are next as soon as a place is free."
 
@@ -47,6 +49,7 @@ class Reception:
         self._clock = clock
         self._admitted: dict[str, asyncio.Event] = {}
         self._draining = False
+        self._moved_at = float("-inf")  # the ladder's last step
 
     async def rehearse(self, synthesizer: Synthesizer) -> None:
         """Synthesise the sentences of refusal and waiting now, so that they can be said at once when all is busy."""
@@ -65,8 +68,10 @@ class Reception:
     async def wait(self, session: str) -> bool:
         """Wait in the queue; True once admitted, False when the wait became too long."""
         event = self._admitted.get(session)
-        if event is not None:
-            await event.wait()
+        try:
+            if event is not None:
+                await event.wait()
+        finally:
             self._admitted.pop(session, None)
         return isinstance(self._limiter.ask(self._clock.now(), session), Admitted)
 
@@ -87,6 +92,8 @@ class Reception:
             speculate=effects.speculate,
             partials=effects.partials,
             max_tokens=effects.max_tokens if effects.max_tokens is not None else 1_000_000,
+            small_asr=effects.small_asr,
+            fallback_llm=effects.fallback_llm,
         )
 
     def drain(self) -> None:
@@ -114,6 +121,7 @@ class Reception:
             self._wake(refused.session)
         move = self.ladder.observe(now, self._signals(now))
         if move is not None:
+            self._moved_at = now
             self._bus.publish(
                 events.LadderMoved(at=now, level=int(move.step), name=move.step.title, reason=move.reason)
             )
@@ -138,12 +146,14 @@ class Reception:
         )
 
     def _signals(self, now: float) -> Signals:
-        seen = self._metrics.snapshot()
+        # What was slow an hour ago, or before the last step was taken, says nothing of now: a box nobody speaks
+        # to must come down again, or it would refuse everybody for ever.
+        seen = self._metrics.snapshot(since=max(now - _RECENT_S, self._moved_at))
         llm = self._metrics.llm
         free = None
         if llm is not None and llm.cells_total:
             free = 1 - (llm.cells_prefix + llm.cells_reserved) / llm.cells_total
-        recent = seen.turns >= 4  # one slow turn is no trend
+        recent = seen.turns >= _TREND
         return Signals(
             queue_wait_s=self._limiter.oldest_wait_s(now),
             first_audio_ms_p95=seen.p95["voice_to_voice"] if recent else None,

@@ -19,9 +19,11 @@ from appliance.service.calibrate import calibration
 from appliance.service.ceiling import ceiling
 from appliance.service.reception import Reception
 from appliance.service.visits import Visits
+from appliance.setup.sums import tier_sum
 from appliance.telemetry.metrics import Metrics
 
 _log = logging.getLogger(__name__)
+_LONG_S = 60.0  # a station that ran for so long before it failed is begun again at once
 
 
 class Service:
@@ -36,22 +38,28 @@ class Service:
         self._audio: list[StationAudio] = []
         self._host: AudioHost | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._cutting: set[asyncio.Task[None]] = set()
         self._stopping = asyncio.Event()
 
     async def start(self, progress: Callable[[str], None] = lambda _: None) -> None:
         """Load, warm, measure and open the stations. Raises ApplianceError."""
         config, box = self.config, self.box
+        memory = await asyncio.to_thread(tier_sum, config)
         await box.start(progress)
         progress("measuring this box")
-        cap = ceiling(config, box.geometry, await calibration(box))
-        self.reception = Reception(cap, config.capacity, config.ladder, self.metrics, box.bus, box.clock)
+        cap = ceiling(config, memory, await calibration(box))
+        small = (bool(config.models.asr_small), bool(config.models.llm_small))
+        self.reception = Reception(
+            cap, config.capacity, config.ladder, self.metrics, box.bus, box.clock, small_models=small
+        )
+        box.conduct = self.reception.conduct
         assert box.loaded is not None
         await self.reception.rehearse(box.loaded.voice)
         self._tasks.append(asyncio.create_task(self.metrics.run(box.bus.subscribe(durable=True))))
         self._tasks.append(asyncio.create_task(self.reception.run()))
         self._host = await asyncio.to_thread(AudioHost)
         for settings in config.stations:
-            audio = open_station(settings, self._host, box.clock, box.bus.publish, self._woken(settings))
+            audio = open_station(settings, self._host, box.clock, self._device_changed, self._woken(settings))
             self._audio.append(audio)
             self.visits.append(
                 Visits(
@@ -83,9 +91,9 @@ class Service:
 
     async def close(self) -> None:
         """Input first, then output, then the engines."""
-        for task in self._tasks:
+        for task in (*self._tasks, *self._cutting):
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*self._tasks, *self._cutting, return_exceptions=True)
         for audio in self._audio:
             await audio.close()
         if self._host is not None:
@@ -102,15 +110,26 @@ class Service:
         for visits, audio in zip(self.visits, self._audio, strict=True):
             if visits in self._of(session):
                 audio.microphone.mute(not audio.microphone.muted)
-                state = events.State.MUTED if audio.microphone.muted else events.State.LISTENING
-                self.box.bus.publish(
-                    events.StateChanged(at=self.box.clock.now(), session=session or visits.station, state=state)
-                )
+                visits.mute(audio.microphone.muted)
 
     def interrupt(self, session: str) -> None:
         for visits in self._of(session):
             if visits.conversation is not None:
-                self._tasks.append(asyncio.ensure_future(visits.conversation.interrupt()))
+                cutting = asyncio.create_task(visits.conversation.interrupt())
+                self._cutting.add(cutting)
+                cutting.add_done_callback(self._cutting.discard)
+
+    def finish(self, session: str) -> None:
+        """The visitor leaves."""
+        for visits in self._of(session):
+            visits.finish()
+
+    def _device_changed(self, event: events.DeviceChanged) -> None:
+        self.box.bus.publish(event)
+        if event.role == "input" and event.status in ("open", "lost", "waiting"):
+            for visits in self.visits:
+                if visits.station == event.station:
+                    visits.deafen(event.status != "open")
 
     def _woken(self, settings: StationSettings) -> Callable[[bool, float], None]:
         """What happens when a station's wake word is heard: a chime that it does not hear itself."""
@@ -139,7 +158,9 @@ class Service:
 
     async def _station(self, visits: Visits) -> None:
         """One station must not take the others with it: what goes wrong is said, and it begins again."""
+        tries = 0
         while not self._stopping.is_set():
+            began = self.box.clock.now()
             try:
                 await visits.run()
                 return
@@ -153,5 +174,6 @@ class Service:
                         hint="appliance doctor",
                     )
                 )
+                tries = tries + 1 if self.box.clock.now() - began < _LONG_S else 0
                 with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), 1.0)
+                    await asyncio.wait_for(self._stopping.wait(), min(30.0, 2.0**tries))

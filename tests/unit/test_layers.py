@@ -17,9 +17,10 @@ LEVELS = [
     ["store", "demo"],
     ["conversation"],
     ["config"],
+    ["setup"],
     ["app"],
     ["converse", "service"],
-    ["bench", "setup"],
+    ["bench"],
     ["tui"],
     ["cli"],
 ]
