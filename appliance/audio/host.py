@@ -59,6 +59,7 @@ class Line(Protocol):
 class _Entry:
     line: Line
     is_open: bool = False
+    suspect: bool = False
     tries: int = 0
     next_try: float = 0.0
     away_since: float = 0.0
@@ -123,8 +124,10 @@ class AudioHost:
                 if entry.gone:
                     self._drop(entry)
                 elif entry.is_open:
-                    if on_time and entry.line.silent_for(now) > entry.line.limit_s():
+                    silent = entry.line.silent_for(now) > entry.line.limit_s()
+                    if silent and on_time and entry.suspect:
                         self._lose(entry, now)
+                    entry.suspect = silent  # seen twice: a machine that stalled for a moment has lost nothing
                 elif now >= entry.next_try:
                     self._try(entry, now)
                     last = self._now()
@@ -181,7 +184,7 @@ class AudioHost:
             with quiet_stderr():
                 line.halt()
             return f"{device.stable_name} cannot be opened: {error.args[0]}"
-        entry.is_open, entry.tries = True, 0
+        entry.is_open, entry.suspect, entry.tries = True, False, 0
         self._say(entry, "open", device.stable_name)
         return ""
 

@@ -180,15 +180,13 @@ class DeviceSource:
 
     def _pump(self) -> None:
         prefer_this_thread(realtime=False)
-        cutter = _Cutter(self._cleaner)
+        cutter = _Cutter(self._cleaner, self.levels)
         while not self._closing:
             for mono, first, clock in self._take():
-                change = ""
                 for block in cutter.feed(mono, first, clock):
-                    change = self.levels.feed(block.samples) or change
                     self._deliver(block)
-                if change:
-                    self._report("input", self.wanted, "open" if change == "ok" else change, "")
+                if cutter.change:
+                    self._report("input", self.wanted, "open" if cutter.change == "ok" else cutter.change, "")
             # Wake when the next block can be complete, not at every callback.
             due = self._alive_at + cutter.missing_s
             time.sleep(min(BLOCK / RATE, max(_NAP_S, due - time.monotonic())))
@@ -222,8 +220,10 @@ class DeviceSource:
 class _Cutter:
     """From a device's frames to 512-sample blocks at 16 kHz whose positions keep step with real time."""
 
-    def __init__(self, cleaner: Cleaner | None) -> None:
+    def __init__(self, cleaner: Cleaner | None, levels: LevelWatch) -> None:
         self._cleaner = cleaner
+        self._levels = levels
+        self.change = ""  # what the level watch said about the newest sound
         self._clock: StreamClock | None = None
         self._resampler = LiveResampler(RATE, RATE)
         self._zero: float | None = None  # instant of position 0
@@ -244,6 +244,7 @@ class _Cutter:
             self._begin(first, clock)
         self._expected = first + len(mono)
         audio = self._resampler.push(mono)
+        self.change = self._levels.feed(audio)  # as captured: cancelling would hide clipping and add silence
         if self._cleaner is not None and len(audio):
             instant = self._instant(self._made)
             self._made += len(audio)

@@ -110,6 +110,10 @@ class Rig:
                 daemon.wait()
 
     @property
+    def plugged(self) -> frozenset[str]:
+        return frozenset(self._modules)
+
+    @property
     def running(self) -> bool:
         return self._daemon is not None
 
@@ -234,6 +238,11 @@ class Recording:
         self.path = path
         self.channels = channels
         self.audio: NDArray[np.float32] = np.zeros((0, channels), dtype=np.float32)
+
+    def so_far(self) -> NDArray[np.float32]:
+        """What has been recorded until now."""
+        heard = np.fromfile(self.path, dtype="<f4")
+        return heard[: len(heard) // self.channels * self.channels].reshape(-1, self.channels)
 
     @property
     def seconds(self) -> float:

@@ -105,7 +105,7 @@ def test_muted_nothing_leaves_the_callback_and_positions_keep_step(rig: Rig) -> 
 def test_a_microphone_unplugged_and_plugged_in_again_goes_on(rig: Rig) -> None:
     async def scene() -> None:
         async with bench(plain()) as the:
-            for _ in range(3):
+            for _ in range(2):
                 rig.unplug()
                 await asyncio.sleep(0.5)
                 rig.plug_in()
@@ -178,7 +178,7 @@ def test_a_cut_answer_is_silent_within_200_ms_and_nothing_stale_follows(rig: Rig
             sink = the.station.sink
             cuts = []
             with rig.hear() as heard:
-                for n in range(8):
+                for n in range(6):
                     begin = sink.write(tone(2.0, sink.sample_rate))
                     await the.until(lambda: sink.audible_at(begin) is not None)  # noqa: B023
                     await asyncio.sleep(0.1 + 0.037 * n)
@@ -190,7 +190,7 @@ def test_a_cut_answer_is_silent_within_200_ms_and_nothing_stale_follows(rig: Rig
                     await asyncio.sleep(0.3)
                     assert sink.played() == end
         stretches = loud(heard.audio[:, 0])
-        assert len(stretches) == 8  # one a cut and nothing behind it
+        assert len(stretches) == 6  # one a cut and nothing behind it
         for (begin, end), (cut, heard_s) in zip(stretches, cuts, strict=True):
             delays.append((end - begin - cut) * 1000)
             assert end - begin == pytest.approx(heard_s, abs=0.06)  # what it says was heard is what was recorded
@@ -253,7 +253,7 @@ def test_the_stack_itself_costs_little(rig: Rig) -> None:
         async with bench(plain(latency_ms=DeviceSettings().latency_ms)) as the:
             sink = the.station.sink
             with rig.hear_both() as heard:
-                for _ in range(6):
+                for _ in range(5):
                     since = len(the.blocks)
                     voice = rig.say(tone(0.15, RATE, 800), RATE)
                     await the.until(lambda: bool(loud(the.sound(since), 16_000)))  # noqa: B023
@@ -261,7 +261,7 @@ def test_the_stack_itself_costs_little(rig: Rig) -> None:
                     voice.wait()
                     await asyncio.sleep(0.4)
         asked, answered = (loud(heard.audio[:, side]) for side in (0, 1))
-        assert len(asked) == len(answered) == 6
+        assert len(asked) == len(answered) == 5
         delays = [(b[0] - a[0]) * 1000 for a, b in zip(asked, answered, strict=True)]
         print(f"feed to speaker ms: median {np.median(delays):.0f}, most {max(delays):.0f}")
         assert np.median(delays) < 250

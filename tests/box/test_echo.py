@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,7 +10,12 @@ from bench import babble, bench, loud, steady, tone
 from rig import RATE, Rig
 
 from appliance.audio.devices import EchoSettings, StationSettings
+from appliance.audio.files import open_audio
 from appliance.audio.levels import dbfs
+from appliance.audio.player import Player
+from appliance.engines.ports import Spoken
+from appliance.engines.silero import SileroVad
+from appliance.engines.worker import Worker
 from appliance.setup.audio_doctor import check_audio, describe
 
 pytestmark = pytest.mark.box
@@ -41,18 +47,54 @@ def test_the_played_signal_is_cancelled_and_a_voice_over_it_is_heard(rig: Rig) -
     steady(scene)
 
 
-def test_while_cancelling_settles_its_rest_is_kept_out(rig: Rig) -> None:
+@pytest.mark.models
+def test_an_answer_does_not_trigger_the_vad_and_an_interruption_does(rig: Rig, models_root: Path) -> None:
+    """The answer in the appliance's own voice, comes back at -10 dB after 80 ms; silero listens."""
+    piper = pytest.importorskip("piper")
+    voice = piper.PiperVoice.load(str(models_root / "piper-en_US-joe-medium/en_US-joe-medium.onnx"))
+    text = "Your timer is set for ten minutes, and I will tell you when it is over."
+    pieces = list(voice.synthesize(text))
+    answer = np.concatenate([piece.audio_float_array for piece in pieces]).astype(np.float32)
+    spoken = Spoken(answer, pieces[0].sample_rate, text)
+    person = open_audio(models_root / "recordings-pocketsphinx/cards/001.wav").read(RATE)
+
     async def scene() -> None:
-        async with bench() as the:
-            sink = the.station.sink
-            with rig.echo(-10.0, 80):
-                await asyncio.sleep(0.5)
-                sink.write(babble(4.0, sink.sample_rate))
-                await asyncio.sleep(1.2)
-                since = len(the.blocks)
-                await asyncio.sleep(2.6)
-                quiet = [dbfs(block.samples) < -45 for block in the.blocks[since:]]
-            assert np.mean(quiet) > 0.9
+        worker = Worker("vad")
+        vad = SileroVad(models_root / "silero-vad/silero_vad_16k_op15.onnx", worker)
+
+        async def voiced(name: str, since: int) -> int:
+            """The longest run of voiced blocks."""
+            run = most = 0
+            for block in the.blocks[since:]:
+                run = run + 1 if await vad.probability(name, block.samples) > 0.5 else 0
+                most = max(most, run)
+            return most
+
+        try:
+            async with bench() as the:
+                player = Player(the.station.sink, the.clock)
+                with rig.echo(-10.0, 80):
+                    await asyncio.sleep(0.3)
+                    for turn in range(2):
+                        since = len(the.blocks)
+                        player.begin(turn)
+                        player.play(spoken, len(text))
+                        player.end()
+                        await player.drained()
+                        await asyncio.sleep(0.25)
+                        assert await voiced("itself", since) < 4
+                    player.begin(3)
+                    player.play(spoken, len(text))
+                    await player.started()
+                    await asyncio.sleep(0.8)
+                    since = len(the.blocks)
+                    mouth = rig.say(np.clip(person * 2, -1, 1), RATE)
+                    await asyncio.sleep(1.2)
+                    player.stop()
+                    mouth.wait()
+                    assert await voiced("person", since) >= 4
+        finally:
+            worker.stop()
 
     steady(scene)
 
