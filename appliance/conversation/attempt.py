@@ -7,7 +7,7 @@ It owns the tasks of its turn (one TaskGroup) and the stamps of the critical pat
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
 
 from appliance import events
@@ -36,8 +36,20 @@ class Stamps:
 class Attempt:
     """See the module. Created on the event loop; starts at once."""
 
-    def __init__(self, desk: Desk, turn: int, audio: Audio, last_speech: float, *, said: str = "") -> None:
-        """`audio`: what is still to be transcribed; `said`: the turn's words before it."""
+    def __init__(
+        self,
+        desk: Desk,
+        turn: int,
+        audio: Audio,
+        last_speech: float,
+        *,
+        said: str = "",
+        eager: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """`audio`: what is still to be transcribed; `said`: the turn's words before it.
+
+        `eager` is asked once, when the transcript is there: may it think at once?
+        """
         self.turn = turn
         self.stamps = Stamps(last_speech)
         self.transcript: Transcript | None = None
@@ -54,6 +66,7 @@ class Attempt:
         self._unheld.set()
         self._may_think = asyncio.Event()
         self._said = said
+        self._eager = eager
         self._generation: Generation | None = None
         self._clauses: asyncio.Queue[Clause | None] = asyncio.Queue(maxsize=64)  # more than any answer has
         self.task = asyncio.create_task(self._run(), name=f"turn-{turn}")
@@ -121,6 +134,8 @@ class Attempt:
         )
         if not self.transcript.text:
             return
+        if not self._may_think.is_set() and self._eager():
+            self.think()
         await self._may_think.wait()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._think(self.transcript))

@@ -98,8 +98,10 @@ class Conversation:
             reason = "stopped"
             raise
         finally:
-            await self._close()
-            desk.bus.publish(events.SessionClosed(at=desk.clock.now(), session=desk.session, reason=reason))
+            try:
+                await self._close()
+            finally:  # cancelled a second time, it has ended all the same
+                desk.bus.publish(events.SessionClosed(at=desk.clock.now(), session=desk.session, reason=reason))
 
     async def interrupt(self) -> None:
         """Cut the answer that is being given, as the interrupt key does. What was heard is kept."""
@@ -232,7 +234,22 @@ class Conversation:
 
     def _attempt(self, hearing: Hearing) -> Attempt:
         audio = self._tape.cut(hearing.start)
-        return Attempt(self._desk, hearing.turn, audio, hearing.last_speech_at, said=hearing.said)
+
+        def eager() -> bool:
+            return hearing.silence_ms > 0 and self._may_think(hearing, self._endpoint.decide(self._look(hearing)))
+
+        return Attempt(self._desk, hearing.turn, audio, hearing.last_speech_at, said=hearing.said, eager=eager)
+
+    def _may_think(self, hearing: Hearing, decision: Decision) -> bool:
+        """Whether the LLM may start on the draft: likely enough that this was the end, and nobody is answered."""
+        speculation = self._desk.settings.speculation
+        return (
+            speculation.enabled
+            and not hearing.over_answer
+            and self._desk.conduct().speculate
+            and decision.done_probability >= speculation.min_done
+            and hearing.tries_ahead < speculation.tries
+        )
 
     def _not_speech(self, hearing: Hearing, audio: Audio) -> str:
         """Why nobody need be asked for the words in `audio`; "" when there may be some."""
@@ -256,17 +273,11 @@ class Conversation:
         if decision.end:
             await self._turn_over(hearing, decision.reason)
             return
-        attempt, speculation = hearing.attempt, desk.settings.speculation
-        if (
-            attempt is not None
-            and speculation.enabled
-            and not hearing.over_answer
-            and desk.conduct().speculate
-            and decision.done_probability >= speculation.min_done
-            and hearing.tries_ahead < speculation.tries
-        ):
-            attempt.think()
-        if hearing.silence_ms >= hearing.next_look_ms:
+        if hearing.attempt is not None and self._may_think(hearing, decision):
+            hearing.attempt.think()
+        # A look takes a core for longer than a block: none that could not change the end any more.
+        due = hearing.silence_ms >= hearing.next_look_ms
+        if due and decision.wait_ms > self._endpoint.next_look_ms(hearing.silence_ms):
             hearing.look(desk, self._tape.cut(hearing.take_from))
             hearing.next_look_ms = self._endpoint.next_look_ms(hearing.silence_ms)
 

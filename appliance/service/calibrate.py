@@ -23,9 +23,11 @@ from appliance.capacity.predict import Calibration
 from appliance.config import Config
 from appliance.engines.ports import RATE, Audio, CancelToken, Priority, Sampling
 from appliance.errors import ApplianceError
+from appliance.setup.probe import cores
 from appliance.store.database import default_path
 
-_SENTENCE = "The weather tomorrow will be mild, with a little rain in the evening."
+# As long as an ordinary question: a recogniser with a least window is relatively slower on short ones.
+_SENTENCE = "The weather tomorrow will be mild and dry."
 _PROMPT = "Tell me something about the following words: " + "sun rain wind snow cloud storm river lake hill tree " * 6
 _TOKENS = 8  # decode steps measured a batch size
 _BATCHES = (1, 2, 4, 8)
@@ -52,16 +54,16 @@ async def measure(box: Appliance) -> Calibration:
         asr_rtf=await _recognition(box, spoken),
         tts_rtf=tts_rtf,
         tts_first_ms=tts_first_ms,
-        cores=os.cpu_count() or 1,
+        cores=cores(),
         asr_threads=box.config.asr.threads,
         llm_threads=0 if box.config.llm.gpu_layers else box.config.llm.threads,
-        tts_threads=box.config.piper.threads,
+        tts_threads=box.config.kokoro.threads if box.config.models.voices else box.config.piper.threads,
     )
 
 
 def fingerprint(config: Config) -> str:
     """What the speeds depend on."""
-    parts = (dataclasses.asdict(config.models), dataclasses.asdict(config.llm), config.asr.threads, os.cpu_count())
+    parts = (dataclasses.asdict(config.models), dataclasses.asdict(config.llm), config.asr.threads, cores())
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 

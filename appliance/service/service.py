@@ -81,6 +81,8 @@ class Service:
         assert self.reception is not None
         self.reception.drain()
         await asyncio.gather(*(visits.stop() for visits in self.visits))
+        if stations:
+            await asyncio.wait(stations, timeout=3.0)  # their inputs have ended; sessions close by themselves
         for task in stations:
             task.cancel()
         await asyncio.gather(*stations, return_exceptions=True)
