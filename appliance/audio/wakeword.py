@@ -170,12 +170,3 @@ class WakeSource:
             if not awake and self._detector is not None:
                 self._detector.reset()
             self._changed(awake, self._now)
-
-
-def chime(rate: int) -> Audio:
-    """Two short soft notes at `rate`, 180 ms: the appliance is listening."""
-    notes = []
-    for hz in (660.0, 880.0):
-        t = np.arange(int(0.09 * rate)) / rate
-        notes.append(0.12 * np.sin(2 * np.pi * hz * t) * np.sin(np.pi * t / 0.09) ** 2)
-    return np.concatenate(notes).astype(np.float32)

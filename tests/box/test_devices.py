@@ -235,13 +235,11 @@ def test_two_stations_do_not_hear_each_other(rig: Rig) -> None:
             for voice in voices:
                 voice.wait()
             for the, since, hz in ((counter, marks[0], 500), (room, marks[1], 900)):
-                begin, _ = longest(loud(the.sound(since), 16_000))
-                at = int((begin + 0.1) * 16_000)
-                assert pitch(the.sound(since)[at : at + 6_000], 16_000) == pytest.approx(hz, abs=5)
+                assert loud(the.sound(since), 16_000)
+                assert pitch(the.sound(since), 16_000) == pytest.approx(hz, abs=8)
             for heard, hz in ((left, 300), (right, 1_200)):
-                begin, _ = longest(loud(heard.audio[:, 0]))
-                at = int((begin + 0.05) * RATE)
-                assert pitch(heard.audio[at : at + 12_000, 0], RATE) == pytest.approx(hz, abs=6)
+                assert loud(heard.audio[:, 0])
+                assert pitch(heard.audio[:, 0], RATE) == pytest.approx(hz, abs=8)
 
     steady(scene)
 
