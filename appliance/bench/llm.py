@@ -146,7 +146,7 @@ async def _prompt_of(model: Path, settings: LlamaSettings, tokens: int) -> str:
 async def _ours(llama: Llama, count: int, turns: int, sampling: Sampling) -> tuple[_Load, float, float]:
     """All sessions ask at once, read their answers, settle, and ask again."""
     load = _Load()
-    before = await llama.call(lambda core: (core.meter.steps, core.meter.step_s, core.meter.native_s))
+    before = await llama.call(lambda core: (core.meter.steps, core.meter.step_s, core.meter.own_cpu_s))
     chats = [await llama.open(f"bench-{count}-{i}") for i in range(count)]
 
     async def talk(i: int) -> None:
@@ -164,11 +164,11 @@ async def _ours(llama: Llama, count: int, turns: int, sampling: Sampling) -> tup
     started = time.perf_counter()
     await asyncio.gather(*(talk(i) for i in range(count)))
     load.seconds = time.perf_counter() - started
-    after = await llama.call(lambda core: (core.meter.steps, core.meter.step_s, core.meter.native_s))
+    after = await llama.call(lambda core: (core.meter.steps, core.meter.step_s, core.meter.own_cpu_s))
     for chat in chats:
         await chat.close()
-    steps, whole, native = (b - a for a, b in zip(before, after, strict=True))
-    return load, (whole - native) / max(1, steps) * 1000, whole / max(1, steps) * 1000
+    steps, whole, own = (b - a for a, b in zip(before, after, strict=True))
+    return load, own / max(1, steps) * 1000, whole / max(1, steps) * 1000
 
 
 async def _first_token_ms(llama: Llama, name: str, words: str, sampling: Sampling) -> float:

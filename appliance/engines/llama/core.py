@@ -164,7 +164,7 @@ class Core:
 
     def step(self) -> bool:
         """Evaluate one batch. False when nothing could be done."""
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.thread_time()
         self._reap()
         work = self._work()
         lanes = [lane for key, seat in enumerate(work) if (lane := seat.lane(key, self.settings.first_clause_tokens))]
@@ -174,7 +174,7 @@ class Core:
         for seat in work:
             seat.skipped += 1
         tokens = self._evaluate([(work[share.key], share.tokens) for share in shares])
-        self.meter.step(time.perf_counter() - started, tokens)
+        self.meter.step(time.perf_counter() - started, time.thread_time() - cpu, tokens)
         return True
 
     def _work(self) -> list[Seat]:
@@ -248,11 +248,11 @@ class Core:
             if job.sampling is not None and (job.writing or end == len(job.want)):
                 draw = probe if probe >= 0 and job.probe == end else batch.want(batch.size - 1)
             rows.append((seat, probe, draw))
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.thread_time()
         code = self.memory.ctx.decode()
         logits = self.memory.ctx.logits() if code == 0 and batch.outputs else None
         took = time.perf_counter() - started
-        self.meter.native(took)
+        self.meter.native(took, time.thread_time() - cpu)
         self.memory.speeds.learn(batch.size, took)
         if code != 0:
             self._failed(code, [seat for seat, _ in work])

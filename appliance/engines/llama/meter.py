@@ -14,19 +14,22 @@ class Meter:
         self.tokens = 0
         self.step_s = 0.0  # whole steps
         self.native_s = 0.0  # inside llama.cpp
+        self.own_cpu_s = 0.0  # processor time of the thread outside llama.cpp
         self.step_ms = 0.0  # the newest step
         self._recent: deque[tuple[float, int]] = deque()
 
     @property
     def overhead_ms(self) -> float:
-        """Mean time of a step spent outside llama.cpp."""
-        return (self.step_s - self.native_s) / self.steps * 1000 if self.steps else 0.0
+        """Mean processor time of a step spent outside llama.cpp; what other processes take does not count."""
+        return self.own_cpu_s / self.steps * 1000 if self.steps else 0.0
 
-    def native(self, seconds: float) -> None:
+    def native(self, seconds: float, cpu_s: float) -> None:
         self.native_s += seconds
+        self.own_cpu_s -= cpu_s
 
-    def step(self, seconds: float, tokens: int) -> None:
+    def step(self, seconds: float, cpu_s: float, tokens: int) -> None:
         self.steps += 1
+        self.own_cpu_s += cpu_s
         self.tokens += tokens
         self.step_s += seconds
         self.step_ms = seconds * 1000
