@@ -2,7 +2,8 @@
 
 Owns where an answer is cut for the voice. The first clause goes at the first natural break after a few words, since
 someone is waiting; later ones grow, since a voice sounds better over a whole sentence. It knows neither voice nor
-model. Clauses cover the text, but for pieces without any letter: `start` and `end` count characters of everything fed so far.
+model. Clauses cover the text, but for pieces without any letter: `start` and `end` count characters of everything
+fed so far.
 """
 
 import re

@@ -22,7 +22,7 @@ _URL = re.compile(
     r"<?\b(?:https?://|www\.)(?:www\.)?(\w[^\s<>()\[\]/?#]*?)(?:[/?#][^\s<>()\[\]]*?)?>?(?=[.,;:!?]*(?:[\s)\]]|$))",
     re.I,
 )
-_FORMULA = re.compile(r"\\\((.+?)\\\)|\\\[(.+?)\\\]|\$\$(.+?)\$\$|\$([A-Za-z\\][^$\s]*)\$", re.S)
+_FORMULA = re.compile(r"\\\(([^\n]+?)\\\)|\\\[(.+?)\\\]|\$\$(.+?)\$\$|\$([A-Za-z\\][^$\s]*)\$", re.S)
 _RULE_SIGNS = re.compile(r"[-*_=|:+ \t]*")
 _LEAD = re.compile(r"[^\S\n]*(?:#{1,6}[^\S\n]+|>+[^\S\n]*|[-*+•‣▪◦][^\S\n]+(?:\[[ xX]\][^\S\n]+)?)*")
 # The end of what there is of a line that may become one of the marks above, or a longer one.

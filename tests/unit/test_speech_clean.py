@@ -61,8 +61,8 @@ def test_markup_is_gone_however_it_is_cut(raw: str, clean: str) -> None:
 
 SIGNS = (
     "a|b1 |. |, |: |! |\n|\n\n| |  |\t|*|**|_|`|```|~~~|~|#|## |- |+ |> |- [ ] |[|]|(|)|](|[1]|[^a]|]: |!|<|>|<b>|"
-    "</b>|<!--|-->|<think>|</think>|<thin|http://x.org/|www.|.|,|\\|\\(|\\)|\\[|\\]|$|$$|1. |--|---|===|😀|&amp;|&|é|。|"
-    "word |\\*|\u200b|\r\n|\u00a0|x^{2}|\\frac{1}{2}"
+    "</b>|<!--|-->|<think>|</think>|<thin|http://x.org/|www.|.|,|\\|\\(|\\)|\\[|\\]|$|$$|1. |--|---|===|😀|&amp;|&|é|"
+    "。|word |\\*|\u200b|\r\n|\u00a0|x^{2}|\\frac{1}{2}"
 ).split("|")
 LONG = ("|", " | ", "|-|", "a" * 30, "a b c d e f g h " * 5, "-" * 50, "x" * 410)
 MARKUP = st.lists(st.sampled_from((*SIGNS, *LONG)), max_size=40).map("".join)
