@@ -238,13 +238,18 @@ def sweep(
     )
 
 
-def looks_per_second(traces: Sequence[Trace], way: Way, every_ms: float, costs: Costs) -> float:
+def looks_per_second(traces: Sequence[Trace], endpoint: Endpoint, costs: Costs) -> float:
     """Looks a second between the first and the last sample of speech, the end's own looks counted in."""
     looks, seconds = 0, 0.0
+    way = policy(endpoint, costs)
     for trace in traces:
         for pause in trace.pauses:
+            late = (pause.last - pause.voiced) * 1000 / RATE
             lasts = min(way(trace, pause), pause.ms, HORIZON_MS)
-            looks += 1 + int(max(0.0, lasts - BLOCK_MS) // max(_on_block(every_ms), costs.audio_ms))
+            at = BLOCK_MS
+            while at < lasts:
+                looks += 1
+                at = _on_block(max(at + costs.audio_ms, endpoint.next_look_ms(at + late) - late))
         seconds += max(0, trace.end - max(0, trace.first)) / RATE
     return looks / max(seconds, 1e-9)
 

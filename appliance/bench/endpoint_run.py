@@ -182,7 +182,8 @@ def report(traces: Sequence[Trace], config: Config, costs: sim.Costs) -> dict[st
         "pauses_inside": sum(not t.is_end(p) for t in traces for p in t.pauses),
         "ends": sum(any(t.is_end(p) for p in t.pauses) for t in traces),
         "costs_ms": {"audio": costs.audio_ms, "draft": costs.draft_ms, "llm": costs.llm_ms},
-        "looks_per_s": round(sim.looks_per_second(traces, own, settings.look_every_ms, costs), 2),
+        "looks_per_s": round(sim.looks_per_second(human, Endpoint(settings), costs), 2),
+        "looks_per_s_synthetic": round(sim.looks_per_second(synthetic, Endpoint(settings), costs), 2),
     }
 
 

@@ -28,6 +28,7 @@ class EndpointSettings:
     most_ms: float = 1600.0
     slope: float = 2.0
     look_every_ms: float = 100.0
+    look_growth: float = 0.5  # of the silence so far: late looks change little, and each takes a core for 110 ms
     dictation_factor: float = 2.0
     yes_no_factor: float = 0.6
 
@@ -78,7 +79,7 @@ class Endpoint:
 
     def next_look_ms(self, silence_ms: float) -> float:
         """The silence at which to score again after a look at `silence_ms`."""
-        return silence_ms + self._settings.look_every_ms
+        return silence_ms + max(self._settings.look_every_ms, self._settings.look_growth * silence_ms)
 
     def _wait_ms(self, probability: float, look: Look) -> tuple[float, float]:
         """The wait, and the most it could be."""

@@ -84,8 +84,10 @@ def test_the_reason_tells_a_score_from_the_cap() -> None:
     assert endpoint.decide(Look(10, 0.9)).reason == ""
 
 
-def test_looks_come_about_every_100_ms() -> None:
-    assert Endpoint(EndpointSettings()).next_look_ms(96.0) == 196.0
+def test_looks_come_about_every_100_ms_and_seldom_later() -> None:
+    endpoint = Endpoint(EndpointSettings())
+    assert endpoint.next_look_ms(96.0) == 196.0
+    assert endpoint.next_look_ms(600.0) == 900.0
 
 
 @given(st.floats(0, 1))
