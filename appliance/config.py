@@ -9,6 +9,7 @@ A user's file names its tier (`tier = "starter"`) and holds only what differs.
 
 import dataclasses
 import difflib
+import functools
 import json
 import os
 import tomllib
@@ -89,9 +90,9 @@ def configs_root() -> Path:
 
 
 def tiers() -> tuple[str, ...]:
-    """Names of the tiers, smallest first."""
+    """Names of the tiers, smallest first. A file that is layered over another tier is a use of one, not a tier."""
     order = ["tiny", "starter", "desktop", "entry", "balanced", "recommended", "pro", "flagship"]
-    found = {path.stem for path in configs_root().glob("*.toml")}
+    found = {path.stem for path in configs_root().glob("*.toml") if "tier" not in _read(path)}
     return (*(t for t in order if t in found), *sorted(found - set(order)))
 
 
@@ -122,7 +123,10 @@ def tier_path(name: str) -> Path:
 
 
 def _tier(name: str) -> dict[str, Any]:
-    return {**_read(tier_path(name)), "tier": name}
+    """A tier's tables; one that names another tier (the kiosk) is layered over it."""
+    own = _read(tier_path(name))
+    base = own.get("tier", name)
+    return {**(own if base == name else _merge(_tier(base), own)), "tier": name}
 
 
 def _layered(own: dict[str, Any], path: Path, tier: str | None) -> dict[str, Any]:
@@ -163,13 +167,18 @@ def _build(data: dict[str, Any], path: Path) -> Config:
     _refuse_unknown(Config, data, "", path)
     try:
         # JSON's strict mode: no text for a number, but tables become dataclasses and lists become tuples.
-        return TypeAdapter(Config).validate_json(json.dumps(data, default=str), strict=True)
+        return _adapter().validate_json(json.dumps(data, default=str), strict=True)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "value_error":
             raise ConfigError(f"{path}: {key}: {first['msg'].removeprefix('Value error, ')}", f"change {key}") from None
         raise ConfigError(f"{path}: {key} is {_shown(first['input'])}", _expects(key)) from None
+
+
+@functools.cache
+def _adapter() -> TypeAdapter[Config]:
+    return TypeAdapter(Config)
 
 
 def _refuse_unknown(kind: type, data: dict[str, Any], where: str, path: Path) -> None:

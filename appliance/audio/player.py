@@ -7,7 +7,7 @@ come from or why an answer is cut. Everything it reports is what the sink says w
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
-from appliance.audio.levels import first_audible
+from appliance.audio.levels import SILENCE_DBFS, first_audible
 from appliance.audio.ports import Sink
 from appliance.audio.resample import LiveResampler
 from appliance.clock import Clock
@@ -29,6 +29,14 @@ class MayVanish(Protocol):
     """A sink whose device may go away for good."""
 
     def gone(self) -> bool: ...
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A sink that knows how loud it is being heard."""
+
+    @property
+    def level_dbfs(self) -> float: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +176,11 @@ class Player:
     def first_audible_at(self) -> float | None:
         """The instant of the first sample above -50 dBFS, None while it has not been heard."""
         return None if self._audible is None else self._sink.audible_at(self._audible)
+
+    @property
+    def output_dbfs(self) -> float:
+        """How loud the sink sounds now, where it knows; else -120."""
+        return self._sink.level_dbfs if isinstance(self._sink, Metered) else SILENCE_DBFS
 
     @property
     def runs_dry_at(self) -> float:

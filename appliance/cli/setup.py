@@ -5,6 +5,7 @@ with `models pull`, the one command that opens a connection, and only after its 
 """
 
 import json
+import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -110,6 +111,10 @@ def _ask_tier(verdicts: "list[Verdict]", recommended: str | None) -> str | None:
         return None
     if not sys.stdin.isatty():
         raise UsageError("set-up cannot ask here: the input is not a terminal", "say --yes, or --tier NAME --yes")
+    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
+        from appliance.tui.choose import choose_tier
+
+        return choose_tier(verdicts, recommended)
     answer: str = typer.prompt(f"Which tier ({', '.join(possible)})", default=recommended, err=True)
     return answer.strip()
 

@@ -129,6 +129,7 @@ class Conversation:
                 turn=self._hearing.turn if self._hearing else 0,
                 input_dbfs=dbfs(block.samples),
                 speech=probability,
+                output_dbfs=desk.player.output_dbfs,
             )
         )
         if self._hearing is not None and probability >= desk.settings.gate.stop_probability:

@@ -16,6 +16,15 @@ def test_every_tier_loads(name: str) -> None:
     assert config.models.ids()
 
 
+def test_the_kiosk_is_the_starter_with_other_manners() -> None:
+    kiosk, starter = load(tier="kiosk"), load(tier="starter")
+    assert kiosk.models == starter.models
+    assert kiosk.visits.wipe
+    assert kiosk.screen.hide_words
+    assert kiosk.stations[0].wake_word
+    assert "kiosk" not in tiers()
+
+
 def test_only_what_differs_is_written(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('tier = "tiny"\n[llm]\nthreads = 1\n[[stations]]\nname = "left"\n[[stations]]\nname = "right"\n')
