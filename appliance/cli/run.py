@@ -52,12 +52,24 @@ async def _run(config: "Config", db: Path | None, *, screen: bool) -> None:
 
 async def _serve(service: "Service") -> None:
     """Start, say ready, and serve until SIGINT or SIGTERM; then drain."""
-    from appliance.setup.notify import keep_alive, notify
-    from appliance.tui.run import serving
+    from appliance.telemetry.log import log_turns
 
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, service.stop)
+    told = service.box.bus.subscribe(durable=True)
+    log = asyncio.create_task(log_turns(told))
+    try:
+        await _until_stopped(service)
+    finally:
+        told.close()
+        await log
+
+
+async def _until_stopped(service: "Service") -> None:
+    from appliance.setup.notify import keep_alive, notify
+    from appliance.tui.run import serving
+
     await service.start(lambda stage: print(f"{stage} …", file=sys.stderr))
     reception = service.reception
     assert reception is not None

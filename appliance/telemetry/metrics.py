@@ -58,7 +58,7 @@ class Metrics:
 
     def __init__(self, budget: Budget, window: int = 200, lag: LoopLag | None = None) -> None:
         self._budget = budget
-        self._records: deque[TurnRecord] = deque(maxlen=window)
+        self._records: deque[tuple[float, TurnRecord]] = deque(maxlen=window)
         self._lag = lag
         self._dropped = 0
         self.llm: LlmStats | None = None
@@ -69,14 +69,15 @@ class Metrics:
 
     def take(self, event: Event) -> None:
         if isinstance(event, TurnFinished):
-            self._records.append(event.record)
+            self._records.append((event.at, event.record))
         elif isinstance(event, TurnDropped):
             self._dropped += 1
         elif isinstance(event, LlmStats):
             self.llm = event
 
-    def snapshot(self) -> MetricsSnapshot:
-        records = self._records
+    def snapshot(self, since: float = float("-inf")) -> MetricsSnapshot:
+        """Over the window, or what of it finished after the instant `since`."""
+        records = [record for at, record in self._records if at > since]
         timed: list[LatencyParts] = [r.ms for r in records if r.ms is not None]
         return MetricsSnapshot(
             turns=len(records),

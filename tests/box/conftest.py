@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from house import know_the_box
 from rig import Rig, missing
 
 from appliance.audio.catalog import portaudio
@@ -26,3 +28,11 @@ def rig() -> Iterator[Rig]:
             os.environ.pop(name, None)
         else:
             os.environ[name] = value
+
+
+@pytest.fixture(scope="session")
+def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """XDG_STATE_HOME of the appliances that are started here: how fast the box is stands there already."""
+    folder = tmp_path_factory.mktemp("state")
+    know_the_box(folder)
+    return folder

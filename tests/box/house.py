@@ -23,13 +23,37 @@ from numpy.typing import NDArray
 from rig import RATE, Rig
 
 from appliance.audio.resample import resample
+from appliance.capacity.predict import Calibration
+from appliance.config import load
 from appliance.demo import questions
+from appliance.service.calibrate import fingerprint, write
 
 Audio = NDArray[np.float32]
 
+# A busy machine shall not make it shorten answers and refuse people: that has tests of its own.
+CALM = "[ladder]\nenabled = false\n[objectives]\nv2v_ms_p95 = 60000.0\nstarvation_ms_p95 = 60000.0\n"
 AUDIBLE = 10 ** (-50 / 20)
 COUNTER = '\n[[stations]]\nname = "counter"\ninput.device = "counter_mic"\noutput.device = "counter_spk"\n'
 ROOM = '\n[[stations]]\nname = "room"\ninput.device = "room_mic"\noutput.device = "room_spk"\n'
+
+# How fast the box is stands in a file, so that no test waits for it to be measured, and so that a busy machine
+# does not look too slow for two sessions.
+FAST = Calibration(
+    step_ms=((1, 5.0), (2, 6.0), (4, 8.0), (8, 12.0)),
+    prefill_tokens_per_s=2000.0,
+    asr_rtf=0.03,
+    tts_rtf=0.05,
+    tts_first_ms=50.0,
+    cores=8,
+    asr_threads=1,
+    llm_threads=1,
+    tts_threads=1,
+)
+
+
+def know_the_box(state: Path) -> None:
+    """Put `FAST` where the appliance looks for what it measured."""
+    write(state / "appliance" / "calibration.json", fingerprint(load(tier="tiny")), FAST)
 
 
 class House:
@@ -150,6 +174,10 @@ def until(true: Callable[[], Any], timeout: float = 20.0, why: Callable[[], str]
         assert time.monotonic() < end, f"nothing within {timeout} s\n{why()}"
         time.sleep(0.02)
     return value
+
+
+def words(text: str) -> list[str]:
+    return "".join(c if c.isalnum() or c == "'" else " " for c in text.lower()).split()
 
 
 def question(number: int) -> Audio:

@@ -1,4 +1,4 @@
-"""`appliance run` as people meet it: asked through the microphone, heard at the speaker, stopped, refused, unplugged."""
+"""`appliance run` as people meet it: asked through the microphone, heard at the speaker, stopped, unplugged."""
 
 import time
 from collections.abc import Iterator
@@ -6,40 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from house import COUNTER, ROOM, House, answers, house, question, stretches, until
+from house import CALM, COUNTER, ROOM, House, answers, house, question, stretches, until
 from rig import RATE, Rig
 
-from appliance.capacity.predict import Calibration
-from appliance.config import load
-from appliance.service.calibrate import fingerprint, write
 from appliance.service.reception import REFUSED
 
 pytestmark = [pytest.mark.box, pytest.mark.models]
-
-# How fast the box is stands in a file, so that no test waits for it to be measured, and so that a busy machine
-# does not look too slow for two sessions.
-FAST = Calibration(
-    step_ms=((1, 5.0), (2, 6.0), (4, 8.0), (8, 12.0)),
-    prefill_tokens_per_s=2000.0,
-    asr_rtf=0.03,
-    tts_rtf=0.05,
-    tts_first_ms=50.0,
-    cores=8,
-    asr_threads=1,
-    llm_threads=1,
-    tts_threads=1,
-)
-
-
-# Nor shall a busy machine make it shorten answers and refuse people.
-CALM = "[ladder]\nenabled = false\n[objectives]\nv2v_ms_p95 = 60000.0\nstarvation_ms_p95 = 60000.0\n"
-
-
-@pytest.fixture(scope="session")
-def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("state")
-    write(folder / "appliance" / "calibration.json", fingerprint(load(tier="tiny")), FAST)
-    return folder
 
 
 @pytest.fixture(scope="module")
@@ -76,15 +48,21 @@ def test_muted_it_hears_nothing_until_it_is_unmuted(rig: Rig, talker: House) -> 
     assert len(talker.turns()) == known + 1
 
 
-def test_a_microphone_that_comes_back_goes_on_with_the_same_session(rig: Rig, talker: House) -> None:
+def test_a_microphone_and_a_sound_server_that_come_back_go_on_with_the_same_session(rig: Rig, talker: House) -> None:
     known = len(talker.turns())
-    since = len(talker.lines)
-    rig.unplug()
+    rig.unplug()  # this server gives the stream another microphone, and the old one back
+    time.sleep(0.5)
+    rig.plug_in()
+    rig.say(question(0), RATE).wait()
+    assert talker.turn(known + 1)["session"] == talker.turns()[0]["session"]
+    known, since = known + 1, len(talker.lines)
+    rig.kill()
     try:
         talker.said("input=counter_mic lost", 15, since)
     finally:
-        rig.plug_in()
+        rig.start()
     talker.said("input=counter_mic open", 15, since)
+    talker.said("output=counter_spk open", 15, since)
     rig.say(question(2), RATE).wait()
     assert talker.turn(known + 1)["session"] == talker.turns()[0]["session"]
 

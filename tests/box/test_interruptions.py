@@ -1,0 +1,234 @@
+"""Talking over the answer on the rig: how soon it is silent, what is kept of it, and what does not disturb it.
+
+APPLIANCE_REPEAT sets how often each is tried (3 where it is not set); the figures are printed with `-s`.
+"""
+
+import asyncio
+import difflib
+import os
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from house import CALM, COUNTER, Audio, House, answers, house, question, stretches, until, words
+from rig import RATE, Recording, Rig
+
+from appliance.app import Appliance
+from appliance.audio.resample import resample
+from appliance.audio.sink import FileSink
+from appliance.audio.source import FileSource
+from appliance.config import load
+from appliance.demo import questions
+from appliance.engines.piper import Piper
+from appliance.engines.ports import CancelToken, Priority
+from appliance.engines.whisper import Whisper
+from appliance.engines.worker import Worker
+from appliance.events import PlaybackStarted, SessionClosed, TurnFinished
+from appliance.models.shelf import Shelf
+
+pytestmark = [pytest.mark.box, pytest.mark.models]
+
+REPEAT = int(os.environ.get("APPLIANCE_REPEAT", "3"))
+SKY, HAMLET, WEEK = 3, 0, 2
+# Answers long enough to be interrupted anywhere; what they say does not matter.
+LONG = (
+    '[llm]\nsystem_prompt = "You are a storyteller. Answer with a long story of many sentences."\n'
+    "[talk.answer]\nmax_tokens = 48\n"
+)
+
+
+@pytest.fixture(scope="module")
+def teller(rig: Rig, state: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[House]:
+    with house(rig, tmp_path_factory.mktemp("teller"), state, CALM + LONG + COUNTER) as the:
+        yield the
+
+
+def ask_and_wait_for_sound(rig: Rig, heard: Recording, number: int) -> float:
+    """Ask; the second of the recording at which the answer was first seen to sound."""
+    rig.say(question(number), RATE).wait()
+    return wait_for_sound(heard, heard.seconds)
+
+
+def wait_for_sound(heard: Recording, since: float) -> float:
+    begin = int(since * RATE)
+    until(lambda: np.any(np.abs(heard.so_far()[begin:, 1]) > 0.01), 30)
+    return heard.seconds
+
+
+def wait_for_silence(heard: Recording, seconds: float = 1.0) -> None:
+    count = int(seconds * RATE)
+    until(lambda: not np.any(np.abs(heard.so_far()[-count:, 1]) > 0.003), 60)
+
+
+def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_interruption(
+    rig: Rig, teller: House
+) -> None:
+    chance = random.Random(5)
+    known = len(teller.turns())
+    with rig.hear_both() as heard:
+        ask_and_wait_for_sound(rig, heard, SKY)
+        for n in range(REPEAT):
+            time.sleep(chance.uniform(0.05, 1.5))
+            rig.say(question((SKY, HAMLET)[n % 2]), RATE).wait()
+            teller.turn(known + n + 1)
+            wait_for_sound(heard, heard.seconds)
+        time.sleep(0.5)
+        teller.do("interrupt")  # the last answer need not be waited for
+        time.sleep(0.8)
+    both = heard.audio
+    asked = stretches(both[:, 0], gap_s=1.2, frames_db=30.0)[1:]
+    sounds = stretches(both[:, 1], gap_s=0.25)
+    to_silence, stale = [], 0.0
+    for begin, end in asked:
+        over = [b for a, b in sounds if a < begin < b]
+        if not over:
+            continue  # it fell between two clauses
+        to_silence.append((over[0] - begin) * 1000)
+        stale += sum(min(b, end) - a for a, b in sounds if begin + 1.2 < a < end)
+    turns = teller.turns()[known : known + REPEAT]
+    errors = asyncio.run(words_apart(both[:, 1], asked, sounds, turns))
+    print(
+        f"to silence ms: p50 {np.median(to_silence):.0f}, p95 {np.percentile(to_silence, 95):.0f}, n {len(to_silence)}"
+    )
+    print(f"sound between the cut and the end of the interruption: {stale * 1000:.0f} ms; words apart: {errors}")
+    assert all(turn["interrupted"] for turn in turns)
+    assert len(to_silence) >= REPEAT * 0.6
+    assert np.median(to_silence) < 1500
+    assert stale == 0
+    assert np.median(np.abs(errors)) <= 1
+
+
+async def words_apart(
+    loudspeaker: Audio,
+    asked: list[tuple[float, float]],
+    sounds: list[tuple[float, float]],
+    turns: list[dict[str, str]],
+) -> list[int]:
+    """Each interrupted answer as whisper hears it, against the store: by how many words the latter goes further."""
+    worker = Worker("asr")
+    ears = await asyncio.to_thread(Whisper, Shelf().folder("whisper-base"), load(tier="starter").asr, worker)
+    out = []
+    try:
+        for (begin, _), turn, before in zip(asked, turns, [0.0, *[end for _, end in asked]], strict=False):
+            mine = [(a, b) for a, b in sounds if before <= a < begin]
+            if not mine:
+                continue
+            cut = loudspeaker[int(max(0.0, mine[0][0] - 0.3) * RATE) : int((mine[-1][1] + 0.3) * RATE)]
+            told = await ears.transcribe(resample(cut, RATE, 16_000), priority=Priority.FINAL, cancel=CancelToken())
+            said, whole = words(told.text), words(turn["reply"])
+            blocks = difflib.SequenceMatcher(None, whole, said, autojunk=False).get_matching_blocks()
+            reached = max((block.a + block.size for block in blocks if block.size), default=0)
+            out.append(len(words(turn["spoken"])) - reached)
+    finally:
+        await asyncio.to_thread(worker.stop)
+    return out
+
+
+def test_a_cough_and_an_mm_hm_leave_the_answer_whole(rig: Rig, teller: House) -> None:
+    known = len(teller.turns())
+    rng = np.random.default_rng(2)
+    fade = np.hanning(int(0.25 * RATE))
+    cough = (0.3 * rng.standard_normal(len(fade)) * fade).astype(np.float32)
+    with rig.hear_both() as heard:
+        ask_and_wait_for_sound(rig, heard, SKY)
+        for noise in (cough, asyncio.run(spoken("Mm-hmm."))):
+            time.sleep(0.6)
+            rig.say(noise, RATE).wait()
+            time.sleep(1.5)
+        wait_for_silence(heard, 2.5)
+    turns = teller.turns()[known:]
+    assert len(turns) == 1
+    assert turns[0]["spoken"] == turns[0]["reply"]
+    assert not turns[0]["interrupted"]
+
+
+async def spoken(text: str) -> Audio:
+    """`text` in the answers' voice, at the rig's rate."""
+    worker = Worker("tts")
+    path = Shelf().path(load(tier="tiny").models.tts)
+    voice = await asyncio.to_thread(Piper, path, load(tier="tiny").piper, worker)
+    speech = voice.synthesize(text, priority=Priority.FINAL, deadline=0.0, cancel=CancelToken())
+    pieces = [piece async for piece in speech]
+    await asyncio.to_thread(worker.stop)
+    return resample(np.concatenate([p.audio for p in pieces]), pieces[0].sample_rate, RATE)
+
+
+def test_it_neither_interrupts_nor_answers_itself_and_still_hears_others(rig: Rig, teller: House) -> None:
+    known = len(teller.turns())
+    since = len(teller.lines)
+    with rig.hear_both() as heard, rig.echo(-10.0, 80):
+        time.sleep(0.5)
+        for n in range(REPEAT):
+            ask_and_wait_for_sound(rig, heard, SKY if n % 2 else WEEK)
+            wait_for_silence(heard, 2.5)
+        alone = teller.turns()[known:]
+        ask_and_wait_for_sound(rig, heard, SKY)
+        time.sleep(1.0)
+        rig.say(question(HAMLET), RATE).wait()
+        cut = teller.turn(known + REPEAT + 1)
+        teller.do("interrupt")
+        wait_for_silence(heard, 1.5)
+    print("dropped by itself:", sum("dropped" in line for line in teller.lines[since:]))
+    assert len(alone) == REPEAT
+    assert not any(turn["interrupted"] for turn in alone)
+    assert cut["interrupted"]
+
+
+def test_interruptions_in_a_row_leave_no_task_and_no_thread_behind(bounded: Callable[..., None]) -> None:
+    async def scene() -> None:
+        async with Appliance(load(tier="tiny")) as box:
+            tasks, threads = 0, 0
+            source = FileSource([], box.clock, pace=True)
+            conversation = await box.open(FileSink(box.voice_rate, box.clock))
+            listening = box.bus.subscribe(limit=4000, durable=True)
+            talk = asyncio.create_task(conversation.run(source))
+            finished = 0
+
+            async def heard(kind: type) -> None:
+                nonlocal finished
+                async for event in listening:
+                    finished += isinstance(event, TurnFinished)
+                    if isinstance(event, kind):
+                        return
+
+            source.say(questions()[HAMLET].open(), after_ms=300)
+            for n in range(2 * REPEAT):
+                await asyncio.wait_for(heard(PlaybackStarted), 30)
+                if n == 1:  # everything that is made once has been made
+                    tasks, threads = len(asyncio.all_tasks()), threading.active_count()
+                source.say(questions()[(HAMLET, WEEK)[n % 2]].open(), after_ms=30)
+            await asyncio.wait_for(heard(PlaybackStarted), 30)
+            assert len(asyncio.all_tasks()) <= tasks + 3
+            assert threading.active_count() <= threads
+            source.end()
+            await talk
+            listening.close()
+            async for event in listening:
+                finished += isinstance(event, TurnFinished)
+                assert not isinstance(event, SessionClosed) or event.reason == "end of input"
+            assert finished >= REPEAT + 1
+            await asyncio.sleep(0.2)
+            assert len(asyncio.all_tasks()) < tasks
+
+    bounded(scene(), 60.0 + 12.0 * REPEAT)
+
+
+@pytest.fixture
+def bounded(run: Callable[..., None]) -> Callable[..., None]:
+    return run
+
+
+def test_the_measure_itself() -> None:
+    """What the figures rest on: edges of a tone at both ends are found to 10 ms."""
+    both = np.zeros((4 * RATE, 2), dtype=np.float32)
+    wave = 0.2 * np.sin(2 * np.pi * 300 * np.arange(RATE) / RATE).astype(np.float32)
+    both[RATE // 2 : RATE // 2 + RATE, 0] = wave
+    both[2 * RATE : 3 * RATE, 1] = wave
+    (answer,) = answers(both)
+    assert answer.ms == pytest.approx(500, abs=10)
+    assert all(a < b for a, b in pairwise((answer.asked_until, answer.heard_from, answer.heard_until)))
