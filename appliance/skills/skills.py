@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from appliance.clock import Clock
+from appliance.skills.replies import WORDS, named, said_date, said_time
 from appliance.skills.sums import solve
 from appliance.skills.timers import Timers, spoken_duration
 
@@ -32,6 +33,7 @@ _STOPS = frozenset(
         "cancel", "cancel that", "forget it",
     )
 )  # fmt: skip
+_POLITE = re.compile(r"^(?:please|okay|ok|bitte|por favor|per favore)[, ]+|[, ]+(?:please|bitte|por favor|per favore)$")
 # Said at home and not among the sentences of home-assistant-intents.
 _OWN_SENTENCES = {
     "HassGetCurrentTime": ("(do you know|tell me) what time it is [[right] now]", "what time do we have"),
@@ -43,10 +45,21 @@ _OWN_SENTENCES = {
     ),
     "HassTimerStatus": ("how (long|much time) do i have left on (the|my) timer",),
     "HassStartTimer": tuple(
-        f"<timer_set> [a|an|the|my] {{timer_name:name}} timer for {{timer_{unit}s:{unit}s}} {unit}[s]"
+        sentence.format(unit=unit)
+        for unit in ("hour", "minute", "second")
+        for sentence in (
+            "<timer_set> [a|an|the|my] {{timer_name:name}} timer for {{timer_{unit}s:{unit}s}} {unit}[s]",
+            "<timer_set> [a|an|the|my] {{timer_{unit}s:{unit}s}} {unit} {{timer_name:name}} timer",
+            "[set] timer [for|to] {{timer_{unit}s:{unit}s}} {unit}[s]",
+        )
+    ),
+    "HassCancelTimer": ("(delete|remove) (the|my) timer",),
+    "HassIncreaseTimer": tuple(
+        f"(extend|lengthen) (the|my) timer by {{timer_{unit}s:{unit}s}} {unit}[s]"
         for unit in ("hour", "minute", "second")
     ),
 }
+_TIMER = re.compile(r"timer|temporizador|minuteur|minuterie", re.I)
 # Lengths as people say them -> as the sentences take them.
 _LENGTHS = tuple(
     (re.compile(pattern, re.I), said)
@@ -97,7 +110,7 @@ class Skills:
         self._clock = clock
         self._wall = wall
         self._home = home
-        self._sentences: Any = None
+        self._sentences: dict[str, Any] = {}
 
     def warm(self) -> None:
         """Parse the sentences and match once: the first match compiles them."""
@@ -105,103 +118,125 @@ class Skills:
             self.answer("", "set a timer for five minutes", "en")
 
     def answer(self, session: str, words: str, language: str = "en") -> Reply | None:
-        """The reply of the skill that `words` mean; None leaves them to the model. English only, so far."""
-        if not self._settings.enabled or not language.startswith("en"):
+        """The reply of the skill that `words` mean; None leaves them to the model.
+
+        English; German, Spanish, French and Italian for the time, the date, timers and "stop", sums in English only.
+        """
+        language = language[:2].lower()
+        if not self._settings.enabled or (language != "en" and language not in WORDS):
             return None
-        said = words.strip().strip(".!?,").strip()
+        said = words.strip().strip(".!?,¿¡").strip()
         if not said or len(said) > 120:
             return None
-        if said.lower() in _STOPS:
+        if _POLITE.sub("", said.lower()) in (_STOPS if language == "en" else WORDS[language].stops):
             return Reply("", "stop")
-        result = solve(said)
-        if result is not None:
-            return Reply(result, "sums")
-        return self._intent(session, said)
+        if language == "en":
+            result = solve(said)
+            if result is not None:
+                return Reply(result, "sums")
+        return self._intent(session, said.replace("’", "'"), language)
 
-    def _intent(self, session: str, said: str) -> Reply | None:
+    def _intent(self, session: str, said: str, language: str) -> Reply | None:
         from hassil import recognize
 
-        said = said.replace("’", "'")
-        if "timer" in said.lower():
+        timers = _TIMER.search(said) is not None
+        if timers and language == "en":
             for pattern, length in _LENGTHS:
                 said = pattern.sub(length, said)
-        found = recognize(said, self._intents())
+        found = recognize(said, self._intents(language))
         if found is None:
             return None
         slots = {name: entity.value for name, entity in found.entities.items()}
-        name, now = found.intent.name, self._clock.now()
+        name, now, wall = found.intent.name, self._clock.now(), self._wall()
+        if "Timer" in name and language != "en" and not timers:
+            return None  # "wie lange" alone may ask for anything
         known: dict[str, Callable[[], Reply | None]] = {
-            "HassGetCurrentTime": lambda: Reply(f"It is {_time(self._wall())}", "time"),
-            "HassGetCurrentDate": lambda: Reply(_date(self._wall()), "date"),
-            "HassStartTimer": lambda: self._start(session, slots, now),
-            "HassCancelTimer": lambda: self._cancel(session, slots, every=False),
-            "HassCancelAllTimers": lambda: self._cancel(session, slots, every=True),
-            "HassTimerStatus": lambda: Reply(self.timers.status(session, now, *_which(slots)), "timers"),
-            "HassIncreaseTimer": lambda: self._change(session, _seconds(slots), now),
-            "HassDecreaseTimer": lambda: self._change(session, -_seconds(slots), now),
+            "HassGetCurrentTime": lambda: Reply(
+                f"It is {_time(wall)}" if language == "en" else said_time(wall, language), "time"
+            ),
+            "HassGetCurrentDate": lambda: Reply(_date(wall) if language == "en" else said_date(wall, language), "date"),
+            "HassStartTimer": lambda: self._start(session, slots, now, language),
+            "HassCancelTimer": lambda: self._cancel(session, slots, language, every=False),
+            "HassCancelAllTimers": lambda: self._cancel(session, slots, language, every=True),
+            "HassTimerStatus": lambda: Reply(
+                self.timers.status(session, now, *_which(slots), language=language), "timers"
+            ),
+            "HassIncreaseTimer": lambda: self._change(session, slots, now, language, 1),
+            "HassDecreaseTimer": lambda: self._change(session, slots, now, language, -1),
             "HassNevermind": lambda: Reply("", "never mind"),
         }
         if name in known:
             return known[name]()
         return Reply(self._home.act(name, slots), "home") if self._home is not None else None
 
-    def _start(self, session: str, slots: dict[str, Any], now: float) -> Reply | None:
+    def _start(self, session: str, slots: dict[str, Any], now: float, language: str) -> Reply | None:
         seconds = _seconds(slots)
         if seconds <= 0 or "command" in slots or "conversation_command" in slots:
             return None
-        why_not = self.timers.why_not(session, seconds)
+        why_not = self.timers.why_not(session, seconds, language)
         if why_not:
             return Reply(why_not, "timers")
-        name = str(slots.get("name", "")).strip()
-        called = f"{name} timer" if name else "timer"
-        text = f"Your {called} is set for {spoken_duration(seconds)}."
+        name, length = str(slots.get("name", "")).strip(), spoken_duration(seconds, language)
+        if language == "en":
+            text = f"Your {name + ' ' if name else ''}timer is set for {length}."
+        else:
+            text = WORDS[language].set.format(named(name, language), length)
 
         def start() -> None:
-            self.timers.start(session, name, seconds, now)
+            self.timers.start(session, name, seconds, now, language)
 
         return Reply(text, "timers", start)
 
-    def _cancel(self, session: str, slots: dict[str, Any], *, every: bool) -> Reply:
+    def _cancel(self, session: str, slots: dict[str, Any], language: str, *, every: bool) -> Reply:
         name, seconds = _which(slots)
-        if not self.timers.of(session):
-            return Reply("There is no timer running.", "timers")
         if not self.timers.find(session, name, seconds):
-            return Reply("There is no such timer.", "timers")
-        text = "All timers are cancelled." if every else f"The {name + ' ' if name else ''}timer is cancelled."
+            return Reply(self.timers.missing(session, language), "timers")
+        if language != "en":
+            words = WORDS[language]
+            text = words.all_cancelled if every else words.cancelled.format(named(name, language))
+        else:
+            text = "All timers are cancelled." if every else f"The {name + ' ' if name else ''}timer is cancelled."
         return Reply(text, "timers", lambda: self.timers.cancel(session, every=every, name=name, seconds=seconds))
 
-    def _change(self, session: str, seconds: float, now: float) -> Reply:
-        running = self.timers.of(session)
+    def _change(self, session: str, slots: dict[str, Any], now: float, language: str, sign: int) -> Reply:
+        name, length = _which(slots)
+        by = sign * _seconds(slots)
+        running = self.timers.find(session, name, length)
         if not running:
-            return Reply("There is no timer running.", "timers")
-        left = max(0.0, running[0].due - now + seconds)
-        text = f"The timer now has {spoken_duration(left)} left."
-        return Reply(text, "timers", lambda: self.timers.change(session, seconds))
+            return Reply(self.timers.missing(session, language), "timers")
+        left = spoken_duration(max(0.0, running[0].due - now + by), language)
+        if language != "en":
+            text = WORDS[language].now_left.format(named(name, language), left)
+        else:
+            text = f"The {name + ' ' if name else ''}timer now has {left} left."
+        return Reply(text, "timers", lambda: self.timers.change(session, by, name, length))
 
-    def _intents(self) -> Any:
-        if self._sentences is None:
+    def _intents(self, language: str) -> Any:
+        if language not in self._sentences:
             from hassil import Intents
             from home_assistant_intents import get_intents
 
-            data = get_intents("en") or {}
+            data = get_intents(language) or {}
             known: dict[str, Any] = data.get("intents", {})
+            own = _OWN_SENTENCES if language == "en" else {}
             wanted = {
-                name: {"data": [*known[name]["data"], {"sentences": [*_OWN_SENTENCES.get(name, ())]}]}
+                name: {"data": [*known[name]["data"], {"sentences": [*own.get(name, ())]}]}
                 for name in _INTENTS
-                if name in known
+                # Other languages' "never mind" is as short as "no", which may be an answer to the model.
+                if name in known and (language == "en" or name != "HassNevermind")
             }
             # There is no house with areas here; a wildcard in their place would match anything.
             lists = {**data.get("lists", {}), "area": {"values": []}, "floor": {"values": []}}
-            self._sentences = Intents.from_dict(
+            self._sentences[language] = Intents.from_dict(
                 {
-                    "language": "en",
-                    "intents": {**wanted, **(self._home.intents("en") if self._home else {})},
+                    "language": language,
+                    "intents": {**wanted, **(self._home.intents(language) if self._home else {})},
                     "lists": lists,
                     "expansion_rules": data.get("expansion_rules", {}),
                     "skip_words": data.get("skip_words", []),
                 }
             )
-        return self._sentences
+        return self._sentences[language]
 
 
 def _seconds(slots: dict[str, Any]) -> float:

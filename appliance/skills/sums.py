@@ -28,6 +28,15 @@ _OPERATORS = (
 )
 _OPERATE = {"*": operator.mul, "/": operator.truediv, "+": operator.add, "-": operator.sub}
 _MOST = 10**15
+# Orders, as the sums they mean.
+_ORDERS = (
+    (re.compile(r"^add (.+?) (?:and|to) (.+)$"), r"\1 plus \2"),
+    (re.compile(r"^multiply (.+?) (?:by|and) (.+)$"), r"\1 times \2"),
+    (re.compile(r"^divide (.+?) by (.+)$"), r"\1 divided by \2"),
+    (re.compile(r"^subtract (.+?) from (.+)$"), r"\2 minus \1"),
+    (re.compile(r"^half of (.+)$"), r"\1 divided by 2"),
+    (re.compile(r"^(?:double|twice) (.+)$"), r"2 times \1"),
+)
 # "9/11", "24/7", "50-50" and "4x4" are names; in a sum these signs stand apart.
 _NAME = re.compile(r"\d[/x–-]\d")
 
@@ -37,6 +46,8 @@ def solve(said: str) -> str | None:
     text = _TAIL.sub("", _LEAD.sub("", said.strip())).strip().lower()
     if not text or len(text) > 100 or _NAME.search(text):
         return None
+    for pattern, meant in _ORDERS:
+        text = pattern.sub(meant, text)
     try:
         value = _percentage(text) or _root(text) or _expression(text)
     except ZeroDivisionError:

@@ -196,7 +196,7 @@ class StreamCleaner:
             if found:
                 return at + found.end()
         closing = "-->" if room.startswith("<!--") else _OPENINGS[sign]
-        close = room.find(closing, len(sign))
+        close = room.find(closing, 4 if closing == "-->" else len(sign) + (sign != "["))
         if sign == "[" and close >= 0 and room[close + 1 : close + 2] not in ("(", "[", ""):
             return at + close + 1
         wide = closing in ("\\]", "$$", "-->")  # these may go over lines
