@@ -38,6 +38,8 @@ def _root(
 ) -> None:
     # Running never opens a connection: a vendor that tries finds itself offline.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    # Read when the first OpenMP library loads: waiting threads must leave the cores to the other engines.
+    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 
 app.command("demo")(converse.demo)
