@@ -220,11 +220,12 @@ class EchoCanceller:
         if self.mode == "cancel" and far is not None and (instant < self._active_until or self._always):
             out = self._process(near, far)
             near_dbfs, out_dbfs = dbfs(near), dbfs(out)
-            self.judge.feed(far_dbfs, near_dbfs, out_dbfs)
             self._far_levels.append(far_dbfs)
             if self._reference is not None and self._reference.slipped:
                 self._unsettled_until = instant + _SETTLING_S
             unsettled = instant < self._unsettled_until
+            if not unsettled:
+                self.judge.feed(far_dbfs, near_dbfs, out_dbfs)
             if not self._gate.passes(max(self._far_levels), near_dbfs, out_dbfs, unsettled=unsettled):
                 out = np.zeros(FRAME, dtype=np.float32)
             if self._settings.mode == "auto" and self.judge.too_strong:

@@ -55,23 +55,30 @@ class StreamClock:
     """Which instant a device's frame belongs to, from the device's own jittery stamps.
 
     A first-order tracking loop: the mean of the first stamps, then an average that follows drift (hundreds of
-    ppm). A stamp that is off by more than `jump_s` is an interruption of the stream and is believed at once;
-    so the loop begins anew there. PulseAudio's output stamps are good to 1 ms, its input stamps to 12 ms.
+    ppm). A stamp that is off by more than `jump_s`, and the next one by as much, tell of an interruption: the
+    loop begins anew there. A single such stamp is a callback that came late, and is passed over. PulseAudio's
+    output stamps are good to 1 ms, its input stamps to 12 ms.
     """
 
     def __init__(self, rate: float, *, jump_s: float = 0.04, gain: float = 0.02) -> None:
         self.rate = rate
         self._jump, self._gain = jump_s, gain
         self._stamps = 0  # since the last jump
+        self._off: float | None = None  # by how much the last stamp was off, if too much
         # One tuple, so that a reader on another thread never sees half an update.
         self._pair: tuple[int, float] | None = None
 
     def feed(self, frame: int, instant: float) -> bool:
         """A stamp: `frame` lies at `instant`. Returns whether the stream jumped (the first stamp does)."""
         expected = self.instant(frame)
-        if expected is None or abs(instant - expected) > self._jump:
-            self._pair, self._stamps = (frame, instant), 1
+        error = 0.0 if expected is None else instant - expected
+        if expected is None or abs(error) > self._jump:
+            if expected is not None and (self._off is None or abs(error - self._off) > self._jump / 2):
+                self._off = error
+                return False
+            self._pair, self._stamps, self._off = (frame, instant), 1, None
             return True
+        self._off = None
         self._stamps += 1
         gain = max(self._gain, 1.0 / self._stamps)
         self._pair = (frame, expected + gain * (instant - expected))

@@ -89,12 +89,20 @@ def test_stream_clock_averages_jitter_and_follows_drift() -> None:
     assert frame == pytest.approx(123_456, abs=0.01)
 
 
-def test_stream_clock_believes_an_interruption_at_once() -> None:
+def test_stream_clock_believes_an_interruption_that_two_stamps_agree_on() -> None:
     clock = StreamClock(1000, jump_s=0.04)
     assert clock.feed(0, 5.0)
     assert not clock.feed(10, 5.011)
-    assert clock.feed(20, 5.5)
-    assert clock.instant(20) == 5.5
+    assert not clock.feed(20, 5.5)
+    assert clock.feed(30, 5.51)
+    assert clock.instant(30) == 5.51
+
+
+def test_stream_clock_passes_over_a_single_late_callback() -> None:
+    clock = StreamClock(1000, jump_s=0.04)
+    for n in range(20):
+        assert clock.feed(n * 10, 5.0 + n * 0.01 + (0.1 if n % 5 == 4 else 0.0)) == (n == 0)
+    assert clock.instant(200) == pytest.approx(5.2)
 
 
 # --- levels -----------------------------------------------------------------------------------------------
