@@ -172,6 +172,10 @@ class Appliance:
         """Samples a second of the voice."""
         return self._ready().voice.sample_rate
 
+    def compact_from(self, share: float | None) -> None:
+        """Let the language model summarise older turns from this part of a session's share on; None: as configured."""
+        self._ready().llama.compact_from(share)
+
     async def wipe(self, session: str) -> None:
         """Forget the turns of `session`, once the store has them all."""
         if self.store is not None and self._feed is not None:

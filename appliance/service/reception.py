@@ -6,7 +6,7 @@ and keeps the sentences that a refused or waiting person hears. Policy is theirs
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from appliance import events
 from appliance.capacity.cap import Cap
@@ -38,7 +38,9 @@ class Reception:
         clock: Clock,
         *,
         small_models: tuple[bool, bool] = (False, False),
+        compact_from: Callable[[float | None], None] = lambda _: None,
     ) -> None:
+        """`small_models`: whether a smaller ASR and LLM are there; `compact_from` tells the LLM to summarise earlier."""
         self.cap = cap
         self.ladder = Ladder(ladder, small_asr=small_models[0], fallback_llm=small_models[1])
         self.lag = LoopLag(clock=clock)
@@ -49,6 +51,7 @@ class Reception:
         self._clock = clock
         self._admitted: dict[str, asyncio.Event] = {}
         self._draining = False
+        self._compact_from = compact_from
         self._moved_at = float("-inf")  # the ladder's last step
 
     async def rehearse(self, synthesizer: Synthesizer) -> None:
@@ -125,6 +128,7 @@ class Reception:
             self._bus.publish(
                 events.LadderMoved(at=now, level=int(move.step), name=move.step.title, reason=move.reason)
             )
+            self._compact_from(self.ladder.effects.compact_at)
             if not self.ladder.effects.admit:
                 self._limiter.close("the box is at its limit")
             elif not self._draining:

@@ -50,7 +50,14 @@ class Service:
         cap = ceiling(config, memory, await calibration(box))
         small = (bool(config.models.asr_small), bool(config.models.llm_small))
         self.reception = Reception(
-            cap, config.capacity, config.ladder, self.metrics, box.bus, box.clock, small_models=small
+            cap,
+            config.capacity,
+            config.ladder,
+            self.metrics,
+            box.bus,
+            box.clock,
+            small_models=small,
+            compact_from=box.compact_from,
         )
         box.conduct = self.reception.conduct
         assert box.loaded is not None

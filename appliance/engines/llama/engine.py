@@ -66,6 +66,15 @@ class Llama:
         await self.call(lambda core: core.open(session, history))
         return LlamaSession(self, session)
 
+    def compact_from(self, share: float | None) -> None:
+        """Summarise older turns from this part of a session's share on; None: as configured."""
+        value = self.settings.compact_at if share is None else share
+
+        def change(core: Core) -> None:
+            core.summaries.compact_at = value
+
+        self.post(change, lambda _: None)
+
     async def close(self) -> None:
         """Cancel what runs, free the context, join the thread. Idempotent."""
         with self._wake:

@@ -36,12 +36,13 @@ class Summaries:
         self._work: _Work | None = None
         self._tried: dict[str, Turn] = {}  # newest turn when a summary failed: not again before there is another
         self.made = 0
+        self.compact_at = settings.compact_at  # part of the share from which older turns go; lower under pressure
 
     def consider(self, seats: list[Seat], arrival: int) -> None:
         """Begin with the fullest session that could use a summary, if none is under way."""
         if self._work is not None or not self._settings.summary_tokens:
             return
-        limit = int(self._settings.compact_at * self._memory.cells.share)
+        limit = int(self.compact_at * self._memory.cells.share)
         full = [s for s in seats if s.resting and not s.draft and len(s.kv) > limit]
         for seat in sorted(full, key=lambda s: -len(s.kv)):
             turns = self._oldest(seat)
