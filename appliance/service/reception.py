@@ -40,7 +40,7 @@ class Reception:
         small_models: tuple[bool, bool] = (False, False),
         compact_from: Callable[[float | None], None] = lambda _: None,
     ) -> None:
-        """`small_models`: whether a smaller ASR and LLM are there; `compact_from` tells the LLM to summarise earlier."""
+        """`small_models`: are a smaller ASR and LLM there? `compact_from` has the LLM summarise earlier."""
         self.cap = cap
         self.ladder = Ladder(ladder, small_asr=small_models[0], fallback_llm=small_models[1])
         self.lag = LoopLag(clock=clock)
