@@ -453,6 +453,7 @@ class Conversation:
             llm_score=hearing.llm_score,
             yes_no=asked and is_yes_no_question(self._last_reply, language),
             patience=self._patience.factor,
+            voiced_ms=hearing.voiced_blocks * BLOCK * 1000 / RATE,
         )
 
     def _publish_look(self, hearing: Hearing, decision: Decision) -> None:
