@@ -13,6 +13,7 @@ from typer.exceptions import Abort, Exit, TyperException
 
 from appliance import __version__
 from appliance.cli import bench, converse, models, plan, run, sessions, setup, top
+from appliance.engines.openmp import wait_briefly
 from appliance.errors import ApplianceError
 
 app = typer.Typer(
@@ -38,8 +39,7 @@ def _root(
 ) -> None:
     # Running never opens a connection: a vendor that tries finds itself offline.
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    # Read when the first OpenMP library loads: waiting threads must leave the cores to the other engines.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    wait_briefly()
 
 
 app.command("demo")(converse.demo)

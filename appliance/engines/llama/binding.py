@@ -5,7 +5,6 @@ does not know sessions, turns or policies. Not thread-safe: one thread owns a `C
 """
 
 import ctypes
-import os
 from collections import deque
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from appliance.engines.llama.settings import LlamaSettings
+from appliance.engines.openmp import wait_briefly
 from appliance.errors import EngineError, ModelFileError
 
 Ints = NDArray[np.int32]
@@ -32,8 +32,7 @@ _callback: Any = None
 def library() -> Any:
     """The llama_cpp module, with its log routed into memory. Imported at first use: it takes 0.2 s."""
     global _callback  # noqa: PLW0603  the process has one log callback; ctypes needs it kept alive
-    # libgomp reads this when it is loaded: idle threads must sleep, the other engines need the cores.
-    os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+    wait_briefly()
     import llama_cpp
 
     if _callback is None:
