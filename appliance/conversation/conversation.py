@@ -18,19 +18,15 @@ from appliance.conversation.answering import Answering
 from appliance.conversation.attempt import Attempt
 from appliance.conversation.desk import Desk
 from appliance.conversation.hearing import Hearing
+from appliance.conversation.judgement import Judgement
+from appliance.conversation.ringing import Ringing
 from appliance.conversation.tape import Tape
-from appliance.engines.ports import BLOCK, RATE, Audio, CancelToken, Priority
-from appliance.errors import ApplianceError
+from appliance.engines.ports import BLOCK, RATE
 from appliance.events import State
-from appliance.skills.timers import announcement
-from appliance.speech.normalise import normalise
-from appliance.turns.bargein import Action, BargeIn, Overlap
-from appliance.turns.completeness import read
-from appliance.turns.endpoint import Decision, Endpoint, Look
+from appliance.turns.bargein import Action
+from appliance.turns.endpoint import Decision
 from appliance.turns.gate import Gate, GateEvent, Pause, Resume, Silence, SpeechStart, TooLong, last_voiced
-from appliance.turns.guards import Steady, measure, worth_transcribing
-from appliance.turns.patience import Patience
-from appliance.turns.questions import is_question, is_yes_no_question
+from appliance.turns.guards import Steady
 
 # Below this peak a block is silence whatever the model would say, and it is not asked. -70 dBFS.
 _SILENT_PEAK = 10 ** (-70 / 20)
@@ -53,14 +49,10 @@ class Conversation:
         self._paced = paced
         settings = desk.settings
         self._gate = Gate(settings.gate)
-        self._endpoint = Endpoint(settings.endpoint)
-        self._barge_in = BargeIn(settings.barge_in)
-        self._patience = Patience(settings.patience)
-        self._last_reply = ""
-        self._language = "en"
+        self._judgement = Judgement(desk)
+        self._ringing = Ringing(desk)
         self._failure: BaseException | None = None
         self._told_to_end = False
-        self._announcing: asyncio.Task[None] | None = None
         self._tape = Tape(settings.gate.max_turn_ms / 1000 + 15)
         self._turns = 0
         self._hearing: Hearing | None = None
@@ -142,7 +134,7 @@ class Conversation:
         if self._hearing is not None:
             await self._consider(self._hearing)
         elif self._answering is None:
-            self._ring()
+            self._ringing.ring()
         if not self._paced:
             await self._catch_up()
 
@@ -170,42 +162,10 @@ class Conversation:
             case TooLong():
                 await self._turn_over(hearing, "cap")
 
-    def _ring(self) -> None:
-        """Announce timers that are due, while nobody is speaking."""
-        desk = self._desk
-        if desk.skills is None or (self._announcing is not None and not self._announcing.done()):
-            return
-        due = desk.skills.timers.due(self.session, desk.clock.now())
-        if due:
-            text = " ".join(announcement(timer) for timer in due)
-            self._announcing = asyncio.create_task(self._announce(text))
-
-    async def _announce(self, text: str) -> None:
-        desk = self._desk
-        speech = desk.engines.synthesizer.synthesize(
-            normalise(text, "en"), priority=Priority.FINAL, deadline=0.0, cancel=CancelToken()
-        )
-        desk.player.begin(0)
-        try:
-            async for piece in speech:
-                desk.player.play(piece, 0)
-        except ApplianceError as error:
-            self._publish(
-                events.Notice(at=desk.clock.now(), session=self.session, level="error", message=error.message)
-            )
-        desk.player.end()
-        await desk.player.drained()
-
-    def _hush(self) -> None:
-        """Somebody speaks: an announcement gives way."""
-        if self._announcing is not None and not self._announcing.done():
-            self._announcing.cancel()
-            self._desk.player.stop()
-
     def _begin_hearing(self, event: SpeechStart) -> None:
         if self._hearing is not None:
             return
-        self._hush()
+        self._ringing.hush()
         self._turns += 1
         at = self._instant(event.first_sample)
         self._hearing = Hearing(
@@ -229,33 +189,17 @@ class Conversation:
         desk = self._desk
         audio = self._tape.cut(hearing.take_from)
         hearing.look(desk, audio)
-        hearing.next_look_ms = self._endpoint.next_look_ms(hearing.silence_ms)
-        if hearing.attempt is None and not self._not_speech(hearing, audio) and desk.conduct().drafts:
+        hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
+        if hearing.attempt is None and not self._judgement.not_speech(hearing, audio) and desk.conduct().drafts:
             hearing.attempt = self._attempt(hearing)
 
     def _attempt(self, hearing: Hearing) -> Attempt:
         audio = self._tape.cut(hearing.start)
 
         def eager() -> bool:
-            return hearing.silence_ms > 0 and self._may_think(hearing, self._endpoint.decide(self._look(hearing)))
+            return hearing.silence_ms > 0 and self._judgement.may_think(hearing, self._judgement.decide(hearing))
 
         return Attempt(self._desk, hearing.turn, audio, hearing.last_speech_at, said=hearing.said, eager=eager)
-
-    def _may_think(self, hearing: Hearing, decision: Decision) -> bool:
-        """Whether the LLM may start on the draft: likely enough that this was the end, and nobody is answered."""
-        speculation = self._desk.settings.speculation
-        return (
-            speculation.enabled
-            and not hearing.over_answer
-            and self._desk.conduct().speculate
-            and decision.done_probability >= speculation.min_done
-            and hearing.tries_ahead < speculation.tries
-        )
-
-    def _not_speech(self, hearing: Hearing, audio: Audio) -> str:
-        """Why nobody need be asked for the words in `audio`; "" when there may be some."""
-        stats = measure(audio, hearing.voiced_blocks * BLOCK * 1000 / RATE)
-        return worth_transcribing(stats, self._desk.settings.guards)
 
     async def _consider(self, hearing: Hearing) -> None:
         """With what is known by now: think ahead, look again, end the turn, or wait."""
@@ -269,18 +213,18 @@ class Conversation:
             self._read_along(hearing)
             return
         desk = self._desk
-        decision = self._endpoint.decide(self._look(hearing))
+        decision = self._judgement.decide(hearing)
         self._publish_look(hearing, decision)
         if decision.end:
             await self._turn_over(hearing, decision.reason)
             return
-        if hearing.attempt is not None and self._may_think(hearing, decision):
+        if hearing.attempt is not None and self._judgement.may_think(hearing, decision):
             hearing.attempt.think()
         # A look takes a core for longer than a block: none that could not change the end any more.
         due = hearing.silence_ms >= hearing.next_look_ms
-        if due and decision.wait_ms > self._endpoint.next_look_ms(hearing.silence_ms):
+        if due and decision.wait_ms > self._judgement.next_look_ms(hearing.silence_ms):
             hearing.look(desk, self._tape.cut(hearing.take_from))
-            hearing.next_look_ms = self._endpoint.next_look_ms(hearing.silence_ms)
+            hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
 
     def _read_along(self, hearing: Hearing) -> None:
         """In a long stretch of speech, transcribe now and then what was said so far."""
@@ -298,7 +242,7 @@ class Conversation:
         )
         self._gate.end_turn()
         if hearing.attempt is None:
-            why_not = self._not_speech(hearing, self._tape.cut(hearing.take_from))
+            why_not = self._judgement.not_speech(hearing, self._tape.cut(hearing.take_from))
             if why_not:
                 await self._drop(hearing, why_not)
                 return
@@ -319,7 +263,7 @@ class Conversation:
         if answering is None:
             hearing.over_answer = False  # the answer ended by itself meanwhile
             return False
-        verdict = self._barge_in.decide(self._overlap(hearing, answering))
+        verdict = self._judgement.interruption(hearing, answering, self._edge[0])
         if verdict.transcribe and hearing.attempt is None:
             hearing.listen_in(self._desk, self._tape.cut(hearing.start), urgent=True)
         match verdict.action:
@@ -338,17 +282,6 @@ class Conversation:
                 pass
         return False
 
-    def _overlap(self, hearing: Hearing, answering: Answering) -> Overlap:
-        return Overlap(
-            speaking=answering.audible,
-            since_ms=(self._edge[0] - hearing.first_sample) * 1000 / RATE,
-            voiced_ms=hearing.voiced_blocks * BLOCK * 1000 / RATE,
-            silence_ms=hearing.silence_ms,
-            probability=hearing.voiced_sum / max(1, hearing.voiced_blocks),
-            words=hearing.words,
-            language=self._language,
-        )
-
     async def _cut_answer(self) -> None:
         """Stop the answer; where nothing of it was heard, the turn under way takes over the earlier words."""
         answering, hearing = self._answering, self._hearing
@@ -357,9 +290,9 @@ class Conversation:
         self._answering = None
         record = await answering.cut()
         if record is not None:
-            self._remember(record)
+            self._judgement.remember(record)
         elif hearing is not None:
-            self._patience.resumed((hearing.first_sample - answering.hearing.last_sample) * 1000 / RATE)
+            self._judgement.patience.resumed((hearing.first_sample - answering.hearing.last_sample) * 1000 / RATE)
             hearing.turn = answering.hearing.turn
             hearing.started = answering.hearing.started
             hearing.take_from = answering.hearing.take_from
@@ -382,12 +315,8 @@ class Conversation:
         if (error := task.exception()) is not None:
             self._failure = error
         elif (record := task.result()) is not None:
-            self._remember(record)
-            self._patience.turn_went_well()
-
-    def _remember(self, record: events.TurnRecord) -> None:
-        """What the next turn's policy wants to know of this one."""
-        self._last_reply, self._language = record.spoken, record.language
+            self._judgement.remember(record)
+            self._judgement.patience.turn_went_well()
 
     async def _drop(self, hearing: Hearing, reason: str) -> None:
         self._hearing = None
@@ -417,7 +346,7 @@ class Conversation:
             await asyncio.wait([self._answering.task])
 
     async def _close(self) -> None:
-        self._hush()
+        self._ringing.hush()
         if self._hearing is not None:
             await self._hearing.close()
             self._hearing = None
@@ -443,18 +372,6 @@ class Conversation:
         begin = position - RATE // 2
         voiced = last_voiced(self._tape.cut(begin, position))
         return begin + voiced if voiced else position
-
-    def _look(self, hearing: Hearing) -> Look:
-        words, language, asked = hearing.words, self._language, is_question(self._last_reply)
-        return Look(
-            silence_ms=hearing.silence_ms,
-            audio_score=hearing.audio_score,
-            text=read(words, language, asked=asked) if words else None,
-            llm_score=hearing.llm_score,
-            yes_no=asked and is_yes_no_question(self._last_reply, language),
-            patience=self._patience.factor,
-            voiced_ms=hearing.voiced_blocks * BLOCK * 1000 / RATE,
-        )
 
     def _publish_look(self, hearing: Hearing, decision: Decision) -> None:
         self._publish(

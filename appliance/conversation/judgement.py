@@ -1,0 +1,81 @@
+"""What a conversation knows, as the pure policies of `turns` want it: one place where evidence becomes a decision.
+
+Owns the policies of one session and what they remember of earlier turns: what was last said to the person, in which
+language, and how patient the session has become. It starts nothing and cuts nothing.
+"""
+
+from appliance.conversation.answering import Answering
+from appliance.conversation.desk import Desk
+from appliance.conversation.hearing import Hearing
+from appliance.engines.ports import BLOCK, RATE, Audio
+from appliance.events import TurnRecord
+from appliance.turns.bargein import BargeIn, Overlap, Verdict
+from appliance.turns.completeness import read
+from appliance.turns.endpoint import Decision, Endpoint, Look
+from appliance.turns.guards import measure, worth_transcribing
+from appliance.turns.patience import Patience
+from appliance.turns.questions import is_question, is_yes_no_question
+
+_BLOCK_MS = BLOCK * 1000 / RATE
+
+
+class Judgement:
+    def __init__(self, desk: Desk) -> None:
+        settings = desk.settings
+        self.patience = Patience(settings.patience)
+        self._desk = desk
+        self._endpoint = Endpoint(settings.endpoint)
+        self._barge_in = BargeIn(settings.barge_in)
+        self._last_reply = ""
+        self._language = "en"
+
+    def remember(self, record: TurnRecord) -> None:
+        """What the next turn's policies want to know of a finished one."""
+        self._last_reply, self._language = record.spoken, record.language
+
+    def decide(self, hearing: Hearing) -> Decision:
+        """Is the turn over, as far as is known by now?"""
+        words, language, asked = hearing.words, self._language, is_question(self._last_reply)
+        return self._endpoint.decide(
+            Look(
+                silence_ms=hearing.silence_ms,
+                audio_score=hearing.audio_score,
+                text=read(words, language, asked=asked) if words else None,
+                llm_score=hearing.llm_score,
+                yes_no=asked and is_yes_no_question(self._last_reply, language),
+                patience=self.patience.factor,
+                voiced_ms=hearing.voiced_blocks * _BLOCK_MS,
+            )
+        )
+
+    def next_look_ms(self, silence_ms: float) -> float:
+        return self._endpoint.next_look_ms(silence_ms)
+
+    def may_think(self, hearing: Hearing, decision: Decision) -> bool:
+        """May the LLM start on the draft: is it likely enough that this was the end, and nobody being answered?"""
+        speculation = self._desk.settings.speculation
+        return (
+            speculation.enabled
+            and not hearing.over_answer
+            and self._desk.conduct().speculate
+            and decision.done_probability >= speculation.min_done
+            and hearing.tries_ahead < speculation.tries
+        )
+
+    def interruption(self, hearing: Hearing, answering: Answering, position: int) -> Verdict:
+        """What the speech over an answer is, as heard up to sample `position`."""
+        return self._barge_in.decide(
+            Overlap(
+                speaking=answering.audible,
+                since_ms=(position - hearing.first_sample) * 1000 / RATE,
+                voiced_ms=hearing.voiced_blocks * _BLOCK_MS,
+                silence_ms=hearing.silence_ms,
+                probability=hearing.voiced_sum / max(1, hearing.voiced_blocks),
+                words=hearing.words,
+                language=self._language,
+            )
+        )
+
+    def not_speech(self, hearing: Hearing, audio: Audio) -> str:
+        """Why nobody need be asked for the words in `audio`; "" when there may be some."""
+        return worth_transcribing(measure(audio, hearing.voiced_blocks * _BLOCK_MS), self._desk.settings.guards)
