@@ -2,7 +2,7 @@
 
 import typer
 
-from appliance.cli import bench_endpoint, bench_latency, bench_llm, bench_load
+from appliance.cli import bench_asr, bench_endpoint, bench_latency, bench_llm, bench_load, bench_tts
 
 app = typer.Typer(
     help="Measure this box: latency, load, end of turn, recognition, language model, voice.",
@@ -13,3 +13,5 @@ app.command("latency", epilog="Example: appliance bench latency --tier tiny --re
 app.command("load")(bench_load.load)
 app.command("endpoint")(bench_endpoint.endpoint)
 app.command("llm")(bench_llm.llm)
+app.command("asr")(bench_asr.asr)
+app.command("tts")(bench_tts.tts)

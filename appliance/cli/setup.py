@@ -71,16 +71,17 @@ def doctor(
     tier: Annotated[str, typer.Option("--tier", metavar="NAME", help="Examine this tier.")] = "",
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Examine this config.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not load the engines.")] = False,
+    sound: Annotated[bool, typer.Option(help="Check devices; plays a soft sweep for a second.")] = True,
     as_json: Json = False,
 ) -> None:
-    """Check config, models, memory, disk, permissions, and load each engine in a process of its own.
+    """Check config, models, memory, disk, permissions, sound, and load each engine in a process of its own.
 
     Example: appliance doctor
     """
     from appliance.setup.doctor import Result, examine
 
     findings = []
-    for finding in examine(config, tier or None, engines=not quick):
+    for finding in examine(config, tier or None, engines=not quick, sound=sound):
         findings.append(finding)
         if not as_json:
             _print_finding(finding)

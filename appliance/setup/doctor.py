@@ -57,8 +57,10 @@ class Patient:
 Check = Callable[[Patient], Iterator[Finding]]
 
 
-def examine(config_file: Path | None, tier: str | None, *, engines: bool = True) -> Iterator[Finding]:
-    """Every finding, as it is made. A config that does not load is the first and only one."""
+def examine(
+    config_file: Path | None, tier: str | None, *, engines: bool = True, sound: bool = False
+) -> Iterator[Finding]:
+    """Every finding, as it is made; `sound` also opens the devices. A config that does not load is the first and only one."""
     try:
         config = load(config_file, tier)
     except ApplianceError as error:
@@ -72,6 +74,8 @@ def examine(config_file: Path | None, tier: str | None, *, engines: bool = True)
     for check in CHECKS:
         if engines or check is not check_engines:
             yield from check(patient)
+    if sound:
+        yield from check_sound(patient)
 
 
 def check_models(patient: Patient) -> Iterator[Finding]:
@@ -165,6 +169,20 @@ def check_permissions(patient: Patient) -> Iterator[Finding]:
         else:
             hint = f"run: chown -R {os.environ.get('USER', 'you')} {existing}"
             yield Finding("permissions", Result.FAILED, f"{existing} ({what}) cannot be {verb}", hint)
+
+
+def check_sound(patient: Patient) -> Iterator[Finding]:
+    """Each station's devices, and a sweep through speaker and microphone: delay, echo, noise, advice."""
+    from appliance.setup.audio_doctor import check_audio
+
+    results = {"ok": Result.OK, "warn": Result.WARNING, "fail": Result.FAILED}
+    for station in patient.config.stations:
+        findings, loopback = check_audio(station)
+        for found in findings:
+            yield Finding(f"{station.name} {found.name}", results[found.status], found.message, found.hint)
+        if loopback is not None and loopback.heard:
+            advice = f'[[stations]] echo.mode = "{loopback.advice}", echo.delay_ms = {loopback.delay_ms:.0f}'
+            yield Finding(f"{station.name} echo", Result.OK, f"for the config: {advice}")
 
 
 CHECKS: list[Check] = [check_models, check_gpu, check_memory, check_disk, check_permissions, check_engines]
