@@ -60,7 +60,7 @@ Check = Callable[[Patient], Iterator[Finding]]
 def examine(
     config_file: Path | None, tier: str | None, *, engines: bool = True, sound: bool = False
 ) -> Iterator[Finding]:
-    """Every finding, as it is made; `sound` also opens the devices. A config that does not load is the first and only one."""
+    """Every finding, as it is made; `sound` also opens the devices. A broken config is the first and only one."""
     try:
         config = load(config_file, tier)
     except ApplianceError as error:
