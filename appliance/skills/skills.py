@@ -59,6 +59,7 @@ _OWN_SENTENCES = {
         for unit in ("hour", "minute", "second")
     ),
 }
+_ALL = frozenset(("alle", "alle meine", "sämtliche", "tutti i", "tutti i miei", "todos los", "tous les", "tous mes"))
 _TIMER = re.compile(r"timer|temporizador|minuteur|minuterie", re.I)
 # Lengths as people say them -> as the sentences take them.
 _LENGTHS = tuple(
@@ -189,6 +190,8 @@ class Skills:
 
     def _cancel(self, session: str, slots: dict[str, Any], language: str, *, every: bool) -> Reply:
         name, seconds = _which(slots)
+        if name.lower() in _ALL:  # taken for a name by the sentences of some languages
+            name, every = "", True
         if not self.timers.find(session, name, seconds):
             return Reply(self.timers.missing(session, language), "timers")
         if language != "en":

@@ -28,6 +28,8 @@ _OPERATORS = (
 )
 _OPERATE = {"*": operator.mul, "/": operator.truediv, "+": operator.add, "-": operator.sub}
 _MOST = 10**15
+# The hyphen of "twenty-one" is no minus.
+_COMPOUND = re.compile(rf"\b({'|'.join(_TENS)})-({'|'.join(list(_UNITS)[1:10])})\b")
 # Orders, as the sums they mean.
 _ORDERS = (
     (re.compile(r"^add (.+?) (?:and|to) (.+)$"), r"\1 plus \2"),
@@ -44,8 +46,9 @@ _NAME = re.compile(r"\d[/x–-]\d")
 def solve(said: str) -> str | None:
     """What to say for the sum in `said`; None when it is not one."""
     text = _TAIL.sub("", _LEAD.sub("", said.strip())).strip().lower()
-    if not text or len(text) > 100 or _NAME.search(text):
+    if not text or len(text) > 120 or _NAME.search(text):
         return None
+    text = _COMPOUND.sub(r"\1 \2", text)
     for pattern, meant in _ORDERS:
         text = pattern.sub(meant, text)
     try:

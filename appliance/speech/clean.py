@@ -185,8 +185,8 @@ class StreamCleaner:
     def _construct(self, at: int, sign: str, last: bool) -> int | None:
         """Behind the link, tag or formula that opens at `at`, or behind its sign if it is none; None while open."""
         raw = self._raw
-        room = raw[at : at + _MOST]
-        spent = last or len(room) == _MOST  # nothing that comes can change the verdict
+        room = raw[at:_MOST]
+        spent = last or len(raw) >= _MOST  # nothing that comes can change the verdict
         if sign == "<" and not spent and len(room) < 5 and "<!--".startswith(room[:4]):
             return None
         if sign == "<" and not re.match(r"</?[a-zA-Z]|<!--|<$|</$", room):

@@ -167,7 +167,7 @@ def _ordered(text: str, language: str) -> str:
     if language == "fr":
         text = re.sub(r"\b1(?:er|re|ère)\b", lambda m: "premier" if m.group() == "1er" else "première", text)
         text = re.sub(r"\b(\d{1,3})(?:e|ème|ième)\b", lambda m: ordinal(int(m[1]), "fr"), text)
-        text = re.sub(r"\b([IVXL]+)(?:er|e|ème)\b", lambda m: _roman(m, "fr", ordinal), text)
+        text = re.sub(r"\b(?!Le\b)([IVXL]+)(?:er|e|ème)\b", lambda m: _roman(m, "fr", ordinal), text)
         return re.sub(r"(?<=[a-zé] )([IVX]{2,})\b", lambda m: _roman(m, "fr", cardinal), text)
     text = re.sub(r"\b(\d{1,2})\.?[ºª]", lambda m: ordinal(int(m[1]), language), text)
     if language == "it":
