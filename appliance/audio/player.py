@@ -87,6 +87,7 @@ class Player:
 
     def begin(self, turn: int) -> None:
         """Start the answer of `turn`. An answer still playing is not cut: its samples are heard first."""
+        self.resume()
         self._reset()
         self.turn = turn
         self._open = True

@@ -145,7 +145,7 @@ class Attempt:
         """Write the answer, clause by clause, into the queue."""
         desk, stamps = self._desk, self.stamps
         stamps.thinking = desk.clock.now()
-        cleaner, chunker = StreamCleaner(), Chunker(desk.settings.clauses)
+        cleaner, chunker = StreamCleaner(), Chunker(desk.settings.clauses, transcript.language)
         async for text in self._words(transcript):
             clean = cleaner.feed(text)
             self.reply += clean

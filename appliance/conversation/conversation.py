@@ -209,6 +209,8 @@ class Conversation:
             self._told_to_end = False
             await self._turn_over(hearing, "key")
             return
+        if hearing.over_answer:
+            return  # whether it is a turn at all comes before whether it is over
         if hearing.silence_ms <= 0:
             self._read_along(hearing)
             return
@@ -241,6 +243,9 @@ class Conversation:
             events.TurnEnded(at=now, last_speech_at=hearing.last_speech_at, reason=reason, **self._of(hearing))
         )
         self._gate.end_turn()
+        if self._answering is not None:  # a key, or the end of the input, before it was decided: it was meant
+            hearing.over_answer = False
+            await self._cut_answer()
         if hearing.attempt is None:
             why_not = self._judgement.not_speech(hearing, self._tape.cut(hearing.take_from))
             if why_not:
@@ -306,6 +311,7 @@ class Conversation:
         self._desk.turn_ended(self.session)
         if self._answering is not None and self._answering.task is task:
             self._answering = None
+            self._desk.player.resume()  # it may have ended while it was ducked
             if self._hearing is None:
                 self._become(State.LISTENING)
             else:
@@ -320,6 +326,8 @@ class Conversation:
 
     async def _drop(self, hearing: Hearing, reason: str) -> None:
         self._hearing = None
+        if self._answering is not None:
+            self._answering.resume()
         await hearing.close()
         self._publish(events.TurnDropped(at=self._desk.clock.now(), reason=reason, **self._of(hearing)))
         self._become(State.LISTENING if self._answering is None else State.SPEAKING)

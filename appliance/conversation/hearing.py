@@ -64,6 +64,12 @@ class Hearing:
         return self.partial
 
     @property
+    def words_coming(self) -> bool:
+        """A transcript is under way."""
+        drafting = self.attempt is not None and self.attempt.transcript is None and not self.attempt.task.done()
+        return drafting or (self.reading is not None and not self.reading.done())
+
+    @property
     def llm_score(self) -> float | None:
         return self.attempt.turn_end if self.attempt else None
 

@@ -73,6 +73,7 @@ class Judgement:
                 probability=hearing.voiced_sum / max(1, hearing.voiced_blocks),
                 words=hearing.words,
                 language=self._language,
+                pending=hearing.words_coming,
             )
         )
 

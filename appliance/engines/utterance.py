@@ -50,9 +50,12 @@ def words(text: str) -> list[str]:
 def repeats(text: str) -> bool:
     """Whether a decoder loop shows: a phrase said again at once, more often than people do.
 
-    A single word five times in a row, two or three words three times, four words or more twice.
+    A single word five times in a row, two or three words three times, four words or more twice, or an end that
+    takes up the beginning again by four words.
     """
     said = words(text)
+    if any(said[-size:] == said[:size] for size in range(4, len(said) // 2 + 1)):
+        return True
     for size in range(1, len(said) // 2 + 1):
         allowed = 5 if size == 1 else 3 if size <= 3 else 2
         run = 0

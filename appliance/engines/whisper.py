@@ -31,6 +31,8 @@ _PHANTOMS = re.compile(
     r"|subtítulos.*|grazie( per la visione.*)?|sottotitoli.*)"
 )
 
+_REPEATED, _ENDLESS = "repetition", "endless repetition"  # the second ran into the token bound
+
 
 @dataclass(frozen=True, slots=True)
 class WhisperSettings:
@@ -48,7 +50,7 @@ class WhisperSettings:
     piece_s: float = 27.0  # longer audio is cut at quiet places
     tokens_least: int = 20
     tokens_per_s: float = 12.0
-    again_logprob: float = -0.7  # below it the piece is decoded again, wider and with a beam
+    again_logprob: float = -0.77  # below it the piece is decoded again, wider and with a beam
     again_beam_size: int = 5
     again_pad_s: float = 7.0  # chosen on the clips of `bench asr`: 5 makes 96 word errors of 379, 7 and 9 make 88
     doubt_ask: float = 1.3  # no-speech probability minus mean log-probability: above it a second opinion is asked
@@ -116,10 +118,12 @@ class Whisper:
         if quiet:
             return Transcript("", language or "en", no_speech=1.0, reason=quiet)
         heard = self._decode(audio, language, prompt, cancel)
-        looped = heard.reason == "repetition"
+        looped = heard.reason in (_REPEATED, _ENDLESS)
         if looped or (not heard.reason and heard.logprob < self.settings.again_logprob):
             _go_on(cancel)
             again = self._decode(audio, heard.language, prompt, cancel, again=True)
+            if again.reason == _REPEATED:  # in both windows, and it ended: people do say "no, no, no, no, no"
+                again = replace(again, reason="")
             if looped or (not again.reason and again.logprob > heard.logprob):
                 heard = again
         return replace(heard, text="") if heard.reason else heard
@@ -179,8 +183,8 @@ class Whisper:
             return "no words"
         if no_speech > settings.phantom_no_speech and _PHANTOMS.fullmatch(" ".join(said)):
             return "no speech"
-        if ran_out and utterance.repeats(text):  # people do say "no, no, no, no, no", but they end
-            return "repetition"
+        if utterance.repeats(text):
+            return _ENDLESS if ran_out else _REPEATED
         if len(said) > 3 + settings.words_per_s_most * seconds:
             return "too many words"
         return ""

@@ -33,6 +33,7 @@ class BargeInSettings:
     thinking: Sensitivity = field(default_factory=lambda: Sensitivity(96.0, 0.5, 1, 450.0))
     speaking: Sensitivity = field(default_factory=lambda: Sensitivity(96.0, 0.6, 1, 550.0))
     decide_within_ms: float = 700.0  # from the first voiced sample
+    late_words_ms: float = 600.0  # past that, for a transcript that is under way on a slow or busy box
     settle_ms: float = 250.0  # silence after which no more words are expected
     transcribe_after_ms: float = 250.0  # voiced time worth a first transcript
     stop_words: tuple[str, ...] = ()  # besides those of the language
@@ -49,6 +50,7 @@ class Overlap:
     probability: float = 1.0  # mean of its voiced blocks
     words: str | None = None  # the newest transcript of it; None: none yet
     language: str = "en"
+    pending: bool = False  # a newer transcript is under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class BargeIn:
         if len(_content(said, lex)) >= limits.min_words:
             return Verdict(Action.INTERRUPT, "words")
         quiet = overlap.silence_ms >= settings.settle_ms
-        if overlap.words is not None and quiet:
+        if overlap.words is not None and quiet and not overlap.pending:
             return Verdict(Action.RESUME, "backchannel" if said else "no words")
         if overlap.since_ms >= settings.decide_within_ms:
             return self._at_the_deadline(overlap, limits, said)
@@ -97,6 +99,9 @@ class BargeIn:
         goes_on = overlap.silence_ms <= 0 and overlap.voiced_ms >= limits.speech_ms
         if goes_on and overlap.probability >= limits.min_probability:
             return Verdict(Action.INTERRUPT, "speech went on")
+        late = overlap.since_ms - self._settings.decide_within_ms
+        if overlap.pending and late < self._settings.late_words_ms:
+            return Verdict(Action.DUCK, "words are coming")
         return Verdict(Action.RESUME, "backchannel" if said else "no words")
 
 

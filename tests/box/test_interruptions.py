@@ -94,6 +94,8 @@ def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_inte
         to_silence.append((over[0] - begin) * 1000)
         stale += sum(min(b, end) - a for a, b in sounds if begin + 1.2 < a < end)
     turns = teller.turns()[known : known + REPEAT]
+    for span in teller.spans("BargeIn"):
+        print({k: v for k, v in span.items() if k in ("session", "turn", "at_ms", "action", "to_silence_ms")})
     errors = asyncio.run(words_apart(both[:, 1], asked, sounds, turns))
     print(
         f"to silence ms: p50 {np.median(to_silence):.0f}, p95 {np.percentile(to_silence, 95):.0f}, n {len(to_silence)}"

@@ -41,6 +41,7 @@ def test_a_cut_falls_into_the_pause():
         ("The quick brown fox jumps. The quick brown fox jumps.", True),
         ("no no no no no", True),
         ("no, no, no", False),
+        ("one two three four five six seven. One two three four", True),
         ("five five five", False),
         ("thank you. thank you. thank you.", True),
         ("I said that you said that I said it", False),
