@@ -178,7 +178,7 @@ class ApplianceScreen(App[None]):
             self._main.head.link = status
             self.model.changed.add(HEAD)
         changed = self.model.settle()
-        if self.screen is not self._main:
+        if not self.screen_stack or self.screen is not self._main:  # none while the app ends
             self.model.changed |= changed  # drawn when the main screen is back
             return
         # Ages go on without events; a panel whose content stays the same is not drawn.

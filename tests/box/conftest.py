@@ -11,13 +11,6 @@ from rig import Rig, missing
 from appliance.audio.catalog import portaudio
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sound in real time on a shared machine: a torn stretch gets another try, a fault fails every one."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=2))
-
-
 @pytest.fixture(scope="module")
 def rig() -> Iterator[Rig]:
     """A running rig whose devices this very process sees."""
