@@ -41,7 +41,7 @@ class KokoroSettings:
 
 
 _LANGUAGES = {
-    "a": "en-us", "b": "en-gb", "e": "es", "f": "fr-fr", "h": "hi", "i": "it", "j": "ja", "p": "pt-br", "z": "cmn",
+    "a": "en-us", "b": "en-gb-x-rp", "e": "es", "f": "fr-fr", "h": "hi", "i": "it", "j": "ja", "p": "pt-br", "z": "cmn",
 }  # fmt: skip
 
 
