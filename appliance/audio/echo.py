@@ -10,6 +10,7 @@ from typing import Any, Protocol, cast
 
 import numpy as np
 
+from appliance.audio.isolation import Isolation
 from appliance.audio.levels import SILENCE_DBFS, dbfs
 from appliance.audio.resample import EMPTY, LiveResampler
 from appliance.audio.ring import History
@@ -177,6 +178,7 @@ class EchoCanceller:
         self._report, self._device = report, device
         self.judge = EchoJudge(settings)
         self._gate = ResidualGate(settings.residual_db)
+        self._isolation = Isolation()
         self._far_levels: deque[float] = deque(maxlen=20)
         self.mode = settings.mode if settings.mode != "auto" else "cancel"
         if self._reference is None and self.mode == "cancel":
@@ -226,7 +228,10 @@ class EchoCanceller:
             unsettled = instant < self._unsettled_until
             if not unsettled:
                 self.judge.feed(far_dbfs, near_dbfs, out_dbfs)
-            if not self._gate.passes(max(self._far_levels), near_dbfs, out_dbfs, unsettled=unsettled):
+            passes = self._gate.passes(max(self._far_levels), near_dbfs, out_dbfs, unsettled=unsettled)
+            if self._isolation.feed(near, far, near_dbfs, max(self._far_levels)) and not self._always:
+                return near
+            if not passes:
                 out = np.zeros(FRAME, dtype=np.float32)
             if self._settings.mode == "auto" and self.judge.too_strong:
                 self._go_half_duplex("the loudspeaker is too loud at the microphone to be cancelled")

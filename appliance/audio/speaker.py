@@ -106,8 +106,10 @@ class DeviceSink:
 
     def flush(self) -> int:
         fade = int(_FADE_S * self._rate)
-        limit = self._ring.written if self._held is None else self._held
-        end = self._ring.rewind(min(limit, self._ring.taken + fade), fade, spare=self._period)
+        if self._held is not None:  # the callback stops there, whatever it sees
+            end = self._ring.rewind(self._held, fade)
+        else:
+            end = self._ring.rewind(self._ring.taken + fade, fade, spare=self._period)
         return self._position(end)
 
     # --- more -------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ turn numbers and the record of each finished turn. It does not know devices, fil
 """
 
 import asyncio
+from collections import deque
 from datetime import UTC, datetime, timedelta
 from typing import TypedDict
 
@@ -30,6 +31,8 @@ from appliance.turns.guards import Steady
 
 # Below this peak a block is silence whatever the model would say, and it is not asked. -70 dBFS.
 _SILENT_PEAK = 10 ** (-70 / 20)
+_RECENT = 16  # blocks; a start is found within half of them
+_ALERT_BLOCKS = 6  # so long an answer is silent for what turns out to be no speech
 _HEARD_EVERY = 8  # blocks between two progress events of an answer
 
 
@@ -59,6 +62,8 @@ class Conversation:
         self._answering: Answering | None = None
         self._state = State.WAITING
         self._edge = (0, 0.0)  # a sample position and its instant
+        self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT)  # block positions and their probabilities
+        self._alerted: int | None = None  # the block that silenced the answer before the gate was sure
         self._blocks = 0
         self.muted = False
 
@@ -127,8 +132,10 @@ class Conversation:
         if self._hearing is not None and probability >= desk.settings.gate.stop_probability:
             self._hearing.voiced_blocks += 1
             self._hearing.voiced_sum += probability
+        self._recent.append((block.start, probability))
         for event in self._gate.feed(probability, block.start):
             await self._on(event)
+        self._alert(block.start)
         if self._answering is not None and self._blocks % _HEARD_EVERY == 0:
             self._answering.publish_progress()
         if self._hearing is not None:
@@ -178,9 +185,9 @@ class Conversation:
             steady=Steady(self._desk.settings.guards),
             over_answer=self._answering is not None,
         )
-        blocks = (self._edge[0] - event.first_sample) // BLOCK
-        self._hearing.voiced_blocks = blocks
-        self._hearing.voiced_sum = blocks * self._desk.settings.gate.start_probability
+        stop = self._desk.settings.gate.stop_probability
+        voiced = [p for position, p in self._recent if position >= event.first_sample and p >= stop]
+        self._hearing.voiced_blocks, self._hearing.voiced_sum = len(voiced), sum(voiced)
         self._publish(events.SpeechStarted(at=at, **self._of(self._hearing)))
         self._become(State.HEARING)
 
@@ -261,6 +268,21 @@ class Conversation:
         self._become(State.THINKING)
 
     # interruptions
+
+    def _alert(self, position: int) -> None:
+        """Silence an answer at the first sign of speech, and let it go on when that was all."""
+        answering = self._answering
+        if answering is None or self._hearing is not None:
+            self._alerted = None
+        elif self._alerted is not None:
+            if position - self._alerted >= _ALERT_BLOCKS * BLOCK:
+                self._alerted = None
+                answering.resume()
+        elif answering.audible:
+            last = list(self._recent)[-2:]
+            if len(last) == 2 and min(p for _, p in last) >= self._desk.settings.barge_in.alert_probability:
+                self._alerted = position
+                answering.duck(self._instant(last[0][0]))
 
     async def _weigh_interruption(self, hearing: Hearing) -> bool:
         """Speech over an answer: has it turned out to be one? True when `hearing` is no more."""

@@ -32,6 +32,7 @@ class Sensitivity:
 class BargeInSettings:
     thinking: Sensitivity = field(default_factory=lambda: Sensitivity(96.0, 0.5, 1, 450.0))
     speaking: Sensitivity = field(default_factory=lambda: Sensitivity(96.0, 0.6, 1, 550.0))
+    alert_probability: float = 0.8  # two blocks of it silence an answer before it is sure that speech began; 1: never
     decide_within_ms: float = 700.0  # from the first voiced sample
     late_words_ms: float = 600.0  # past that, for a transcript that is under way on a slow or busy box
     settle_ms: float = 250.0  # silence after which no more words are expected
