@@ -24,7 +24,7 @@ class Isolation:
     that of the echo in a hard room is at least 0.34 in 19 of 20.
     """
 
-    NEEDED = 60
+    NEEDED = 40
     BELOW_DB = -45.0
     DOUBT = 150
     ALIKE = 0.37

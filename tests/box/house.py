@@ -215,8 +215,8 @@ def answers(both: Audio) -> list[Answer]:
 def stretches(audio: Audio, gap_s: float = 0.05, frames_db: float = 0.0) -> list[tuple[float, float]]:
     """Where there is sound: samples above -50 dBFS, joined over gaps below `gap_s`.
 
-    With `frames_db`: 10 ms frames that lie within so much of the loudest of their stretch, as a turn's last
-    speech sample is defined.
+    With `frames_db`: edges at 10 ms frames that lie within so much of the loudest of their stretch, as a turn's last
+    speech sample is defined; a recording's own noise is no speech.
     """
     places = np.flatnonzero(np.abs(audio) > AUDIBLE)
     if len(places) == 0:
@@ -233,6 +233,6 @@ def stretches(audio: Audio, gap_s: float = 0.05, frames_db: float = 0.0) -> list
         part = audio[b : b + count * grain]
         frames[: len(part)] = part
         power = (frames.reshape(count, grain) ** 2).mean(axis=1)
-        last = np.flatnonzero(power >= power.max() * 10 ** (-frames_db / 10))[-1]
-        out.append((b / RATE, (b + (last + 1) * grain) / RATE))
+        loud = np.flatnonzero(power >= power.max() * 10 ** (-frames_db / 10))
+        out.append(((b + loud[0] * grain) / RATE, (b + (loud[-1] + 1) * grain) / RATE))
     return out

@@ -222,6 +222,9 @@ class Rig:
         for station, number in (("counter", ""), ("room", "2")):
             for kind in ("mic", "spk"):
                 text += _ALSA_DEVICE.format(name=f"{station}_{kind}", server=self.server, device=f"{kind}{number}")
+        # Who measures speaks into the counter's microphone and hears its loudspeaker through PortAudio too.
+        for name, device in (("mouth", "micfeed"), ("ear", "spk.monitor")):
+            text += _ALSA_DEVICE.format(name=f"bench_{name}", server=self.server, device=device)
         (self.folder / "asound.conf").write_text(text)
 
 

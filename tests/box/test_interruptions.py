@@ -39,7 +39,7 @@ SKY, HAMLET, WEEK = 3, 0, 2
 # Answers long enough to be interrupted anywhere; what they say does not matter.
 LONG = (
     '[llm]\nsystem_prompt = "You are a storyteller. Answer with a long story of many sentences."\n'
-    "[talk.answer]\nmax_tokens = 48\n"
+    "[talk.answer]\nmax_tokens = 48\ntemperature = 0.9\n"
 )
 
 
@@ -76,41 +76,36 @@ def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_inte
     with rig.hear_both() as heard:
         ask_and_wait_for_sound(rig, heard, SKY)
         for n in range(REPEAT):
-            time.sleep(chance.uniform(0.05, 1.5))
-            rig.say(question((SKY, HAMLET)[n % 2]), RATE).wait()
-            teller.turn(known + n + 1)
-            wait_for_sound(heard, heard.seconds, teller.why)
-        time.sleep(0.5)
+            time.sleep(chance.uniform(0.05, 0.9))
+            count = len(teller.turns())
+            ask_and_wait_for_sound(rig, heard, (SKY, HAMLET)[n % 2])
+            teller.turn(count + 1)
         teller.do("interrupt")  # the last answer need not be waited for
         time.sleep(0.8)
     both = heard.audio
-    asked = stretches(both[:, 0], gap_s=1.2, frames_db=30.0)[1:]
+    asked = stretches(both[:, 0], gap_s=0.9, frames_db=30.0)
     sounds = stretches(both[:, 1], gap_s=0.25)
-    to_silence, stale = [], 0.0
-    for begin, end in asked:
-        over = [b for a, b in sounds if a < begin < b]
-        if not over:
-            continue  # it fell between two clauses
-        to_silence.append((over[0] - begin) * 1000)
-        stale += sum(min(b, end) - a for a, b in sounds if begin + 1.2 < a < end)
-    turns = teller.turns()[known : known + REPEAT]
-    for span in teller.spans("BargeIn"):
-        print({k: v for k, v in span.items() if k in ("session", "turn", "at_ms", "action", "to_silence_ms")})
-    errors = asyncio.run(words_apart(both[:, 1], asked, sounds, turns))
-    print(
-        f"to silence ms: p50 {np.median(to_silence):.0f}, p95 {np.percentile(to_silence, 95):.0f}, n {len(to_silence)}"
-    )
-    print(f"sound between the cut and the end of the interruption: {stale * 1000:.0f} ms; words apart: {errors}")
-    assert all(turn["interrupted"] for turn in turns)
-    assert len(to_silence) >= REPEAT * 0.6
-    assert np.median(to_silence) < 1500
+    over = [(begin, end) for begin, end in asked if any(a < begin < b - 0.02 for a, b in sounds)]
+    to_silence = [next(b - begin for a, b in sounds if a < begin < b) * 1000 for begin, _ in over]
+    stale = 0.0  # a second after the cut, until the interruption ends
+    for begin, end in over:
+        stale += sum(min(b, end) - max(a, begin + 1.0) for a, b in sounds if begin + 1.0 < b and a < end)
+    turns = [turn for turn in teller.turns()[known:] if turn["interrupted"]]
+    errors = asyncio.run(words_apart(both[:, 1], over, sounds, turns))
+    p50, p95 = np.percentile(to_silence, (50, 95))
+    print(f"to silence ms: p50 {p50:.0f}, p95 {p95:.0f}, most {max(to_silence):.0f}, n {len(to_silence)}")
+    print(f"sounds during the interruption: {stale * 1000:.0f} ms; words apart: {errors}")
+    assert len(over) >= REPEAT / 2  # the others found the answer at its end
+    assert len(turns) >= len(over)  # each was taken for one
+    assert p50 < 500
+    assert max(to_silence) < 1500
     assert stale == 0
     assert np.median(np.abs(errors)) <= 1
 
 
 async def words_apart(
     loudspeaker: Audio,
-    asked: list[tuple[float, float]],
+    over: list[tuple[float, float]],
     sounds: list[tuple[float, float]],
     turns: list[dict[str, str]],
 ) -> list[int]:
@@ -119,10 +114,9 @@ async def words_apart(
     ears = await asyncio.to_thread(Whisper, Shelf().folder("whisper-base"), load(tier="starter").asr, worker)
     out = []
     try:
-        for (begin, _), turn, before in zip(asked, turns, [0.0, *[end for _, end in asked]], strict=False):
+        for (begin, _), turn in zip(over, turns, strict=False):
+            before = max((end for _, end in over if end < begin), default=0.0)
             mine = [(a, b) for a, b in sounds if before <= a < begin]
-            if not mine:
-                continue
             cut = loudspeaker[int(max(0.0, mine[0][0] - 0.3) * RATE) : int((mine[-1][1] + 0.3) * RATE)]
             told = await ears.transcribe(resample(cut, RATE, 16_000), priority=Priority.FINAL, cancel=CancelToken())
             said, whole = words(told.text), words(turn["reply"])
@@ -168,6 +162,10 @@ def test_it_neither_interrupts_nor_answers_itself_and_still_hears_others(rig: Ri
     since = len(teller.lines)
     with rig.hear_both() as heard, rig.echo(-10.0, 80):
         time.sleep(0.5)
+        # Until now there was no echo: the first answer tells the canceller, and does not count.
+        ask_and_wait_for_sound(rig, heard, WEEK)
+        wait_for_silence(heard, 2.5)
+        known = len(teller.turns())
         for n in range(REPEAT):
             ask_and_wait_for_sound(rig, heard, SKY if n % 2 else WEEK)
             wait_for_silence(heard, 2.5)
@@ -179,7 +177,7 @@ def test_it_neither_interrupts_nor_answers_itself_and_still_hears_others(rig: Ri
         teller.do("interrupt")
         wait_for_silence(heard, 1.5)
     print("dropped by itself:", sum("dropped" in line for line in teller.lines[since:]))
-    assert len(alone) == REPEAT
+    assert len(alone) == REPEAT, [turn["heard"] for turn in alone]
     assert not any(turn["interrupted"] for turn in alone)
     assert cut["interrupted"]
 
