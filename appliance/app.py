@@ -20,6 +20,8 @@ from appliance.conversation.desk import Conduct, Desk, Engines
 from appliance.engines.kokoro import Kokoro
 from appliance.engines.llama.engine import Llama
 from appliance.engines.llama.fallback import FallbackModel
+from appliance.engines.llama.requantise import fast_weights
+from appliance.engines.llama.settings import LlamaSettings
 from appliance.engines.piper import Piper
 from appliance.engines.ports import LanguageModel, Sampling, Transcriber
 from appliance.engines.silero import SileroVad
@@ -229,13 +231,20 @@ class Appliance:
     async def _load_llama(self, model: str) -> Llama | None:
         if not model:
             return None
-        path = await asyncio.to_thread(self._shelf.path, model)
         settings = self.config.llm
+        notices: list[str] = []
+        path = await asyncio.to_thread(self._weights, model, settings, notices.append)
+        for notice in notices:
+            self._notice(notice)
         if settings.park_dir == "":
             settings = replace(settings, park_dir=str(default_path().with_name("parked") / model))
         llama = Llama(path, settings, on_stats=self.bus.publish, on_notice=self._notice)
         await llama.start()
         return llama
+
+    def _weights(self, model: str, settings: LlamaSettings, say: Callable[[str], None]) -> Path:
+        path = self._shelf.path(model)
+        return path if settings.gpu_layers else fast_weights(path, settings.requantise, say)
 
     def _notice(self, message: str) -> None:
         self.bus.publish(Notice(at=self.clock.now(), level="warning", message=message))

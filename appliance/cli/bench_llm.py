@@ -30,6 +30,7 @@ def llm(
 
     from appliance.bench import llm as bench
     from appliance.config import load
+    from appliance.engines.llama.requantise import fast_weights
     from appliance.models.shelf import Shelf
 
     settings = load(config, None if config else tier)
@@ -37,7 +38,8 @@ def llm(
     console = Console(stderr=True, highlight=False)
     with console.status("loading") as status:
         tell: Callable[[str], object] = status.update if console.is_terminal and not as_json else (lambda _: None)
-        result = asyncio.run(bench.run(Shelf().path(settings.models.llm), settings.llm, wanted, tell))
+        weights = fast_weights(Shelf().path(settings.models.llm), settings.llm.requantise)  # the baseline's too
+        result = asyncio.run(bench.run(weights, settings.llm, wanted, tell))
     if not as_json:
         _table(console, result, baseline)
     print(json.dumps(result), file=sys.stdout)

@@ -65,6 +65,7 @@ class Attempt:
         self._unheld = asyncio.Event()  # cleared while someone may be interrupting
         self._unheld.set()
         self._may_think = asyncio.Event()
+        self._sound_ready = asyncio.Event()  # the first clause has been synthesised, as far as its first piece
         self._said = said
         self._eager = eager
         self._generation: Generation | None = None
@@ -192,9 +193,12 @@ class Attempt:
 
     async def _pass_on(self, clauses: list[Clause]) -> None:
         for clause in clauses:
-            if self.stamps.first_clause is None:
+            first = self.stamps.first_clause is None
+            if first:
                 self.stamps.first_clause = self._desk.clock.now()
             await self._clauses.put(clause)
+            if first:  # nothing is read meanwhile, so the LLM soon pauses and leaves the cores to the first sound
+                await self._sound_ready.wait()
 
     async def _speak(self, language: str) -> None:
         """Turn clauses into sound, in order; the first waits for the release."""
@@ -217,6 +221,7 @@ class Attempt:
             async for piece in speech:
                 samples += len(piece.audio)
                 await self._play(piece, clause)
+            self._sound_ready.set()  # a clause may have no sound at all
             desk.bus.publish(
                 events.ClauseSynthesized(
                     at=desk.clock.now(),
@@ -236,6 +241,7 @@ class Attempt:
     async def _play(self, piece: Spoken, clause: Clause) -> None:
         if self.stamps.first_chunk is None:
             self.stamps.first_chunk = self._desk.clock.now()
+            self._sound_ready.set()
             await self._released.wait()
             await self._unheld.wait()
             self._desk.player.begin(self.turn)

@@ -323,6 +323,8 @@ class Conversation:
             hearing.turn = answering.hearing.turn
             hearing.started = answering.hearing.started
             hearing.take_from = answering.hearing.take_from
+            hearing.voiced_blocks += answering.hearing.voiced_blocks
+            hearing.voiced_sum += answering.hearing.voiced_sum
             await hearing.drop_attempt()
             if hearing.silence_ms > 0:
                 hearing.attempt = self._attempt(hearing)

@@ -16,6 +16,7 @@ from appliance.capacity.kv import KvPlan, kv_budget
 from appliance.config import Config
 from appliance.engines.llama.gguf import read_geometry
 from appliance.engines.llama.memory import FIRST
+from appliance.engines.llama.requantise import made
 from appliance.errors import UsageError
 from appliance.models.shelf import Shelf
 from appliance.setup.probe import Machine, memory
@@ -61,7 +62,7 @@ def tier_sum(
     of the GPU that the config names, else half of this machine's free RAM.
     """
     shelf = shelf or Shelf()
-    geometry = geometry_of(config.models.llm, shelf)
+    geometry = geometry_of(config.models.llm, shelf, "" if config.llm.gpu_layers else config.llm.requantise)
     plan = kv_plan(config)
     on_gpu = config.llm.gpu_layers > 0
     where, available = _available(config, machine)
@@ -94,13 +95,16 @@ def kv_plan(config: Config) -> KvPlan:
     )
 
 
-def geometry_of(model: str, shelf: Shelf) -> Geometry:
-    """From the file where it is here, else from the catalogue. Raises UsageError for a model nobody knows."""
+def geometry_of(model: str, shelf: Shelf, requantise: str = "") -> Geometry:
+    """From the file where it is here, else from the catalogue. Raises UsageError for a model nobody knows.
+
+    Weights that will be made anew count as the file's own until they are there: within 50 MB for the packs on CPUs.
+    """
     entry = shelf.manifest.models.get(model)
     if entry is not None:
         path = shelf.where(entry, entry.files[0])
         if path.is_file():
-            return read_geometry(path)
+            return read_geometry(made(path, requantise) or path)
     return lookup(model)
 
 

@@ -12,7 +12,7 @@ LEVELS = [
     ["engines.ports"],
     ["audio.ports"],
     ["turns", "speech", "capacity"],
-    ["engines.worker"],
+    ["engines.worker", "models.digest"],
     ["engines", "audio", "skills", "models", "telemetry"],
     ["store", "demo"],
     ["conversation"],

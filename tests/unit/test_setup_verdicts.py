@@ -111,7 +111,6 @@ def test_only_what_differs_is_written(shelf: Shelf) -> None:
     }
     one = differences(load(tier="starter"), replace(BOX, cores=1))
     assert one["llm"] == {"threads": 1, "threads_batch": 1}
-    assert one["asr"] == {"threads": 1}
 
 
 def test_a_tier_that_was_fetched_needs_nothing_more() -> None:
