@@ -162,6 +162,7 @@ class Appliance:
             clock=self.clock,
             settings=self.config.talk,
             conduct=conduct,
+            keep_language=not (self.config.asr.language or self.config.asr.languages),
             measured=paced,
             skills=self.skills,
             turn_began=turn_began,

@@ -22,12 +22,13 @@ class Room:
     asr_bytes: float = 0.0
     tts_bytes: float = 0.0
     reserve_bytes: float = 0.0
+    fallback_bytes: float = 0.0  # the smaller LLM that the ladder turns to: weights, K/V and buffers
     process_bytes: float = 0.0  # the interpreter and libraries, or the driver's own context
 
     @property
     def beside_bytes(self) -> float:
         """Everything that is not the LLM's."""
-        return self.asr_bytes + self.tts_bytes + self.process_bytes + self.reserve_bytes
+        return self.asr_bytes + self.tts_bytes + self.fallback_bytes + self.process_bytes + self.reserve_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,7 @@ def _sum(geometry: Geometry, plan: KvPlan, room: Room, sessions: int) -> tuple[s
         (-one.weights_bytes, "  LLM weights"),
         (-room.asr_bytes, "  ASR"),
         (-room.tts_bytes, "  TTS"),
+        (-room.fallback_bytes, "  fallback LLM"),
         (-room.process_bytes, "  process and libraries"),
         (-compute, "  compute and output buffers"),
         (-room.reserve_bytes, "  reserve"),

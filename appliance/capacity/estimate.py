@@ -50,13 +50,23 @@ def tts_bytes(speech: Speech) -> int:
     return int(speech.file_bytes * (3.3 if speech.heavy else 2.7))
 
 
-def room(where: str, available_bytes: float, *, on_gpu: bool, asr: Speech, tts: Speech, reserve_bytes: float) -> Room:
+def room(
+    where: str,
+    available_bytes: float,
+    *,
+    on_gpu: bool,
+    asr: Speech,
+    tts: Speech,
+    reserve_bytes: float,
+    fallback_bytes: float = 0.0,
+) -> Room:
     """The device of the LLM (`on_gpu`: a GPU) with whatever of the speech models lies on it too."""
     return Room(
         where=where,
         available_bytes=available_bytes,
         asr_bytes=asr_bytes(asr) if asr.on_gpu == on_gpu else 0,
         tts_bytes=tts_bytes(tts) if tts.on_gpu == on_gpu else 0,
+        fallback_bytes=fallback_bytes,
         process_bytes=DEVICE_BYTES if on_gpu else PROCESS_BYTES,
         reserve_bytes=reserve_bytes,
     )

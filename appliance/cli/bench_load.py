@@ -13,6 +13,7 @@ from appliance.errors import UsageError
 if TYPE_CHECKING:
     from appliance.bench.load import Point
     from appliance.capacity.limiter import Objectives
+    from appliance.capacity.predict import Calibration
     from appliance.config import Config
 
 
@@ -34,6 +35,7 @@ def load(
     Example: appliance bench load --tier tiny --closed 1,2,4
     """
     from appliance.bench.load import safe_sessions, write_turns
+    from appliance.capacity.predict import TurnProfile, predict
     from appliance.capacity.tts import plan_tts
     from appliance.config import load as load_config
 
@@ -42,17 +44,22 @@ def load(
     settings = load_config(config, None if config else tier)
     objectives = _objectives(objective, settings)
     loads = _numbers(closed or open_, whole=bool(closed))
-    points = asyncio.run(_measure(settings, objectives, loads, bool(closed), turns, seconds, limiter))
+    points, speeds = asyncio.run(_measure(settings, objectives, loads, bool(closed), turns, seconds, limiter))
+    foreseen = {n: predict(speeds, TurnProfile(), int(n)).v2v_ms_p95 for n in loads} if closed else {}
     if out is not None:
         write_turns(out, points)
     if not as_json:
-        _table(points)
+        _table(points, foreseen)
     if report is not None:
         from appliance.bench.report import write_load
 
         write_load(report, points, settings)
     safe = safe_sessions(points)
-    result: dict[str, object] = {"tier": settings.tier, "points": [p.as_dict() for p in points], "safe_sessions": safe}
+    rows = [
+        p.as_dict() | ({"predicted_v2v_ms_p95": round(foreseen[p.load], 1)} if p.load in foreseen else {})
+        for p in points
+    ]
+    result: dict[str, object] = {"tier": settings.tier, "points": rows, "safe_sessions": safe}
     if safe:
         result["replicas_for"] = {str(n): plan_tts(safe, n).replicas for n in (100, 250, 500)}
     print(json.dumps(result))
@@ -66,11 +73,12 @@ async def _measure(
     turns: int,
     seconds: float,
     limiter: bool,
-) -> "list[Point]":
+) -> "tuple[list[Point], Calibration]":
+    """The points, and the speeds of the engines alone, measured anew and stored for `run`'s speed limit."""
     from appliance.app import Appliance
     from appliance.bench.load import closed_loop, open_loop
     from appliance.demo import questions
-    from appliance.service.calibrate import calibration
+    from appliance.service import calibrate
     from appliance.service.ceiling import ceiling
     from appliance.service.reception import Reception
     from appliance.setup.sums import tier_sum
@@ -79,6 +87,8 @@ async def _measure(
     files = [question.open() for question in questions()]
     points = []
     async with Appliance(settings) as box:
+        speeds = await calibrate.measure(box)
+        calibrate.remember(box, speeds)
         for load_ in loads:
             print(f"measuring {load_:g} {'sessions' if closed else 'arrivals a second'} …", file=sys.stderr)
             if closed:
@@ -87,7 +97,7 @@ async def _measure(
             reception = watch = None
             if limiter:
                 metrics = Metrics(settings.budget)
-                cap = ceiling(settings, tier_sum(settings), await calibration(box))
+                cap = ceiling(settings, tier_sum(settings), speeds)
                 reception = Reception(cap, settings.capacity, settings.ladder, metrics, box.bus, box.clock)
                 watch = [
                     asyncio.create_task(metrics.run(box.bus.subscribe())),
@@ -96,7 +106,7 @@ async def _measure(
             points.append(await open_loop(box, files, load_, seconds, objectives, reception=reception))
             for task in watch or ():
                 task.cancel()
-    return points
+    return points, speeds
 
 
 def _objectives(path: Path | None, settings: "Config") -> "Objectives":
@@ -129,14 +139,16 @@ def _numbers(text: str, *, whole: bool) -> list[float]:
     return [float(n) for n in numbers]
 
 
-def _table(points: "list[Point]") -> None:
+def _table(points: "list[Point]", foreseen: dict[float, float]) -> None:
+    """`foreseen`: predicted p95 by number of sessions."""
     from rich.console import Console
     from rich.table import Table
 
-    table = Table("load", "turns", "failed", "refused", "v2v p50", "v2v p95", "starvation p95", "safe")
+    table = Table("load", "turns", "failed", "refused", "v2v p50", "v2v p95", "predicted p95", "starvation p95", "safe")
     for point in points:
         row = point.as_dict()
         cells = [f"{point.load:g}", *(str(row[key]) for key in ("turns", "failed", "refused"))]
-        cells += [f"{row[key]} ms" for key in ("v2v_ms_p50", "v2v_ms_p95", "starvation_ms_p95")]
+        cells += [f"{row[key]} ms" for key in ("v2v_ms_p50", "v2v_ms_p95")]
+        cells += [f"{foreseen[point.load]:.1f} ms" if point.load in foreseen else "–", f"{row['starvation_ms_p95']} ms"]
         table.add_row(*cells, "yes" if point.safe else "no")
     Console(stderr=True).print(table)

@@ -44,9 +44,10 @@ class Attempt:
         last_speech: float,
         *,
         said: str = "",
+        language: str | None = None,
         eager: Callable[[], bool] = lambda: False,
     ) -> None:
-        """`audio`: what is still to be transcribed; `said`: the turn's words before it.
+        """`audio`: what is still to be transcribed; `said`: the turn's words before it; `language` None: as configured.
 
         `eager` is asked once, when the transcript is there: may it think at once?
         """
@@ -67,6 +68,7 @@ class Attempt:
         self._may_think = asyncio.Event()
         self._sound_ready = asyncio.Event()  # the first clause has been synthesised, as far as its first piece
         self._said = said
+        self._language = language
         self._eager = eager
         self._generation: Generation | None = None
         self._clauses: asyncio.Queue[Clause | None] = asyncio.Queue(maxsize=64)  # more than any answer has
@@ -117,7 +119,9 @@ class Attempt:
         desk = self._desk
         started = desk.clock.now()
         priority = Priority.FINAL if self.released else Priority.DRAFT
-        heard = await desk.engines.transcriber.transcribe(self._audio, priority=priority, cancel=self._cancel)
+        heard = await desk.engines.transcriber.transcribe(
+            self._audio, priority=priority, cancel=self._cancel, language=self._language
+        )
         self.transcript = replace(heard, text=joined(self._said, heard.text)) if self._said else heard
         self.stamps.transcript = desk.clock.now()
         self.heard_words.set()

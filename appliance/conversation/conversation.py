@@ -8,6 +8,7 @@ turn numbers and the record of each finished turn. It does not know devices, fil
 import asyncio
 from collections import deque
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TypedDict
 
 import numpy as np
@@ -206,7 +207,15 @@ class Conversation:
         def eager() -> bool:
             return hearing.silence_ms > 0 and self._judgement.may_think(hearing, self._judgement.decide(hearing))
 
-        return Attempt(self._desk, hearing.turn, audio, hearing.last_speech_at, said=hearing.said, eager=eager)
+        return Attempt(
+            self._desk,
+            hearing.turn,
+            audio,
+            hearing.last_speech_at,
+            said=hearing.said,
+            language=self._judgement.heard_in,
+            eager=eager,
+        )
 
     async def _consider(self, hearing: Hearing) -> None:
         """With what is known by now: think ahead, look again, end the turn, or wait."""
@@ -241,7 +250,9 @@ class Conversation:
         newest = max(hearing.partial_at, hearing.start)
         if every and not hearing.over_answer and self._tape.end - newest >= every and self._desk.conduct().partials:
             hearing.partial_at = self._tape.end
-            hearing.listen_in(self._desk, self._tape.cut(hearing.start), urgent=False)
+            hearing.listen_in(
+                self._desk, self._tape.cut(hearing.start), urgent=False, language=self._judgement.heard_in
+            )
 
     async def _turn_over(self, hearing: Hearing, reason: str) -> None:
         desk = self._desk
@@ -264,7 +275,7 @@ class Conversation:
         self._hearing = None
         desk.turn_began(self.session)
         self._answering = Answering(desk, hearing, attempt, reason, self._station)
-        self._answering.task.add_done_callback(self._answered)
+        self._answering.task.add_done_callback(partial(self._answered, attempt))
         self._become(State.THINKING)
 
     # interruptions
@@ -292,7 +303,7 @@ class Conversation:
             return False
         verdict = self._judgement.interruption(hearing, answering, self._edge[0])
         if verdict.transcribe and hearing.attempt is None:
-            hearing.listen_in(self._desk, self._tape.cut(hearing.start), urgent=True)
+            hearing.listen_in(self._desk, self._tape.cut(hearing.start), urgent=True, language=self._judgement.heard_in)
         match verdict.action:
             case Action.DUCK:
                 answering.duck(self._instant(hearing.first_sample))
@@ -317,7 +328,7 @@ class Conversation:
         self._answering = None
         record = await answering.cut()
         if record is not None:
-            self._judgement.remember(record)
+            self._judgement.remember(record, answering.attempt.transcript)
         elif hearing is not None:
             self._judgement.patience.resumed((hearing.first_sample - answering.hearing.last_sample) * 1000 / RATE)
             hearing.turn = answering.hearing.turn
@@ -331,7 +342,7 @@ class Conversation:
 
     # ends
 
-    def _answered(self, task: "asyncio.Task[events.TurnRecord | None]") -> None:
+    def _answered(self, attempt: Attempt, task: "asyncio.Task[events.TurnRecord | None]") -> None:
         self._desk.turn_ended(self.session)
         if self._answering is not None and self._answering.task is task:
             self._answering = None
@@ -345,7 +356,7 @@ class Conversation:
         if (error := task.exception()) is not None:
             self._failure = error
         elif (record := task.result()) is not None:
-            self._judgement.remember(record)
+            self._judgement.remember(record, attempt.transcript)
             self._judgement.patience.turn_went_well()
 
     async def _drop(self, hearing: Hearing, reason: str) -> None:
@@ -411,7 +422,7 @@ class Conversation:
                 at=self._edge[1],
                 silence_ms=hearing.silence_ms,
                 audio_score=hearing.audio_score,
-                text_score=None,
+                text_score=self._judgement.text_score(hearing),
                 llm_score=hearing.llm_score,
                 done_probability=decision.done_probability,
                 wait_ms=decision.wait_ms,

@@ -83,6 +83,7 @@ class Desk:
     clock: Clock
     settings: TalkSettings
     conduct: Callable[[], Conduct]
+    keep_language: bool = False  # none is configured: detected once, then kept for the session
     measured: bool = True  # latency means something: the input is paced in real time
     skills: Skills | None = None
     turn_began: Callable[[str], None] = lambda _: None  # with the session's name, for the limiter's books

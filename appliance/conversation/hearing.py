@@ -86,24 +86,27 @@ class Hearing:
         except EngineError:
             self.audio_score = None  # overloaded: the policy goes on with what it has
 
-    def listen_in(self, desk: Desk, audio: Audio, *, urgent: bool) -> None:
+    def listen_in(self, desk: Desk, audio: Audio, *, urgent: bool, language: str | None = None) -> None:
         """Transcribe `audio` while speech goes on, unless that is already under way; `partial` gets the words.
 
         `urgent`: an answer is held up by it. Otherwise it yields to everything, and the language model reads the
         words that are not likely to change, so that less is left to read when the turn ends.
         """
         if self.reading is None or self.reading.done():
-            self.reading = asyncio.create_task(self._listen_in(desk, audio, urgent=urgent))
+            self.reading = asyncio.create_task(self._listen_in(desk, audio, urgent, language))
 
     def stop_reading(self) -> None:
         """A pause: the draft that now begins must not wait for a partial."""
         self._unread.cancel()
         self._unread = CancelToken()
 
-    async def _listen_in(self, desk: Desk, audio: Audio, *, urgent: bool) -> None:
+    async def _listen_in(self, desk: Desk, audio: Audio, urgent: bool, language: str | None) -> None:
         try:
             transcript = await desk.engines.transcriber.transcribe(
-                audio, priority=Priority.FINAL if urgent else Priority.PARTIAL, cancel=self._unread
+                audio,
+                priority=Priority.FINAL if urgent else Priority.PARTIAL,
+                cancel=self._unread,
+                language=language,
             )
         except (EngineError, Cancelled):
             return

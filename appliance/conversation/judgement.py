@@ -7,12 +7,14 @@ language, and how patient the session has become. It starts nothing and cuts not
 from appliance.conversation.answering import Answering
 from appliance.conversation.desk import Desk
 from appliance.conversation.hearing import Hearing
-from appliance.engines.ports import BLOCK, RATE, Audio
+from appliance.engines.ports import BLOCK, RATE, Audio, Transcript
 from appliance.events import TurnRecord
 from appliance.turns.bargein import BargeIn, Overlap, Verdict
-from appliance.turns.completeness import read
+from appliance.turns.combine import done_probability, fitted
+from appliance.turns.completeness import TextLook, read
 from appliance.turns.endpoint import Decision, Endpoint, Look
 from appliance.turns.guards import measure, worth_transcribing
+from appliance.turns.language import KeptLanguage
 from appliance.turns.patience import Patience
 from appliance.turns.questions import is_question, is_yes_no_question
 
@@ -28,25 +30,42 @@ class Judgement:
         self._barge_in = BargeIn(settings.barge_in)
         self._last_reply = ""
         self._language = "en"
+        self._kept = KeptLanguage()
 
-    def remember(self, record: TurnRecord) -> None:
+    @property
+    def heard_in(self) -> str | None:
+        """The language in which to transcribe; None: as configured, or detected."""
+        return self._kept.language if self._desk.keep_language else None
+
+    def remember(self, record: TurnRecord, transcript: Transcript | None) -> None:
         """What the next turn's policies want to know of a finished one."""
+        if transcript is not None and transcript.text:
+            self._kept.heard(transcript.language, transcript.language_sure)
         self._last_reply, self._language = record.spoken, record.language
 
     def decide(self, hearing: Hearing) -> Decision:
         """Is the turn over, as far as is known by now?"""
-        words, language, asked = hearing.words, self._language, is_question(self._last_reply)
+        asked = is_question(self._last_reply)
         return self._endpoint.decide(
             Look(
                 silence_ms=hearing.silence_ms,
                 audio_score=hearing.audio_score,
-                text=read(words, language, asked=asked) if words else None,
+                text=self._read(hearing),
                 llm_score=hearing.llm_score,
-                yes_no=asked and is_yes_no_question(self._last_reply, language),
+                yes_no=asked and is_yes_no_question(self._last_reply, self._language),
                 patience=self.patience.factor,
                 voiced_ms=hearing.voiced_blocks * _BLOCK_MS,
             )
         )
+
+    def text_score(self, hearing: Hearing) -> float | None:
+        """P(done) by the words alone, None while there are none; for those who look on."""
+        text = self._read(hearing)
+        return None if text is None else done_probability(fitted(), None, text, None)
+
+    def _read(self, hearing: Hearing) -> TextLook | None:
+        words = hearing.words
+        return read(words, self._language, asked=is_question(self._last_reply)) if words else None
 
     def next_look_ms(self, silence_ms: float) -> float:
         return self._endpoint.next_look_ms(silence_ms)

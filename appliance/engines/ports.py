@@ -83,6 +83,7 @@ class Transcript:
     tokens: int = 0
     took_ms: float = 0.0
     reason: str = ""
+    language_sure: float = 1.0  # probability of `language`; 1 where it was given
 
 
 class Transcriber(Protocol):

@@ -122,6 +122,7 @@ class Whisper:
         if looped or (not heard.reason and heard.logprob < self.settings.again_logprob):
             _go_on(cancel)
             again = self._decode(audio, heard.language, prompt, cancel, again=True)
+            again = replace(again, language_sure=heard.language_sure)
             if again.reason == _REPEATED:  # in both windows, and it ended: people do say "no, no, no, no, no"
                 again = replace(again, reason="")
             if looped or (not again.reason and again.logprob > heard.logprob):
@@ -150,7 +151,7 @@ class Whisper:
         inputs = self._features(audio, int(window * RATE) // HOP)
         encoded = self._model.encode(ctranslate2.StorageView.from_array(inputs[None]))
         _go_on(cancel)
-        language = language or self._detect(encoded)
+        language, sure = (language, 1.0) if language else self._detect(encoded)
         tokens = self._vocabulary.prompt(language, prompt)
         bound = settings.tokens_least + int(settings.tokens_per_s * seconds)
         result, ids = self._generate(encoded, tokens, bound, settings.again_beam_size if again else settings.beam_size)
@@ -162,7 +163,7 @@ class Whisper:
             plain = self._generate(encoded, [*tokens, self._vocabulary.no_times], min(bound, 24), 1)
             if no_speech - _logprob(*plain) > settings.doubt_most:
                 reason = "no speech"
-        return Transcript(text, language, no_speech, logprob, len(ids), reason=reason)
+        return Transcript(text, language, no_speech, logprob, len(ids), reason=reason, language_sure=sure)
 
     def _generate(self, encoded: Any, tokens: list[int], bound: int, beam: int) -> tuple[Any, list[int]]:
         (result,) = self._model.generate(
@@ -197,16 +198,16 @@ class Whisper:
         power[:, : real.shape[1]] = real
         return log_mel(power)
 
-    def _detect(self, encoded: Any) -> str:
-        """The most probable language, among the configured ones where there are any."""
+    def _detect(self, encoded: Any) -> tuple[str, float]:
+        """The most probable language, among the configured ones where there are any, and its probability."""
         if not self._vocabulary.multilingual:
-            return "en"
+            return "en", 1.0
         (ranked,) = self._model.detect_language(encoded)
         allowed = self.settings.languages
-        for token, _ in ranked:
+        for token, probability in ranked:
             code = str(token)[2:-2]
             if not allowed or code in allowed:
-                return code
+                return code, float(probability)
         raise EngineError("whisper ranked none of the configured languages")
 
 
@@ -317,4 +318,5 @@ def _joined(pieces: list[Transcript]) -> Transcript:
         logprob=sum(p.logprob * p.tokens for p in spoken) / max(tokens, 1),
         tokens=tokens,
         reason="" if spoken else pieces[0].reason,
+        language_sure=(spoken or pieces)[0].language_sure,
     )

@@ -35,14 +35,21 @@ _BATCHES = (1, 2, 4, 8)
 
 async def calibration(box: Appliance, *, path: Path | None = None) -> Calibration:
     """The stored measurement if it fits this box and its settings, else a new one, stored."""
-    path = path or default_path().with_name("calibration.json")
-    key = fingerprint(box.config)
-    stored = read(path, key)
+    stored = read(path or _default_path(), fingerprint(box.config))
     if stored is not None:
         return stored
     measured = await measure(box)
-    write(path, key, measured)
+    remember(box, measured, path=path)
     return measured
+
+
+def remember(box: Appliance, measured: Calibration, *, path: Path | None = None) -> None:
+    """Store `measured` as the speeds of this box with its settings."""
+    write(path or _default_path(), fingerprint(box.config), measured)
+
+
+def _default_path() -> Path:
+    return default_path().with_name("calibration.json")
 
 
 async def measure(box: Appliance) -> Calibration:

@@ -69,7 +69,16 @@ def tier_sum(
     if available_bytes is not None:
         where, available = "given", available_bytes
     asr, tts = speech_of(config, shelf)
-    room = estimate.room(where, available, on_gpu=on_gpu, asr=asr, tts=tts, reserve_bytes=config.capacity.reserve_bytes)
+    fallback = geometry_of(config.models.llm_small, shelf) if config.models.llm_small else None
+    room = estimate.room(
+        where,
+        available,
+        on_gpu=on_gpu,
+        asr=asr,
+        tts=tts,
+        reserve_bytes=config.capacity.reserve_bytes,
+        fallback_bytes=kv_budget(fallback, plan).total_bytes if fallback else 0.0,
+    )
     by_memory = memory_cap(geometry, plan, room)
     cap = smaller(by_memory, configured(configured_sessions(config)))
     return TierSum(geometry, plan, room, by_memory, cap)

@@ -217,7 +217,9 @@ def test_languages_are_detected_limited_or_fixed(models, worker):
     heard = hear(detecting, spanish)
     assert heard.language == "es"
     assert "tres" in words(heard.text) or "3" in words(heard.text)
-    assert hear(detecting, spanish, language="it").language == "it"
+    assert 0.5 < heard.language_sure < 1.0
+    given = hear(detecting, spanish, language="it")
+    assert (given.language, given.language_sure) == ("it", 1.0)
     limited = Whisper(folder, WhisperSettings(language="", languages=("en", "de")), worker)
     assert hear(limited, spanish).language in ("en", "de")
     detecting.close()

@@ -73,3 +73,12 @@ def test_a_config_that_asks_for_more_than_there_is_says_so() -> None:
     tiny = tier_sum(config, 40e9)
     assert tiny.cap.sessions == 0
     assert tiny.cap.short_bytes > 1e9
+
+
+def test_a_fallback_model_takes_its_place_in_the_sum() -> None:
+    config: Config = load(tier="starter")
+    small = replace(config, models=replace(config.models, llm_small="smollm2-135m"))
+    alone, both = tier_sum(config, 4e9), tier_sum(small, 4e9)
+    assert not any("fallback LLM" in line for line in alone.memory.lines)
+    assert any("fallback LLM" in line for line in both.memory.lines)
+    assert 0 < both.memory.sessions < alone.memory.sessions
