@@ -46,12 +46,14 @@ async def hold_in(
     session: str = "",
     conduct: Callable[[], Conduct] = Conduct,
     sink: FileSink | None = None,
+    opened: Callable[[Conversation], None] = lambda _: None,
 ) -> list[TurnRecord]:
-    """The same in an appliance that already runs; several may be held at once."""
+    """The same in an appliance that already runs; several may be held at once. `opened` gets the conversation."""
     source = FileSource([], box.clock, pace=talk.paced)
     sink = sink or FileSink(box.voice_rate, box.clock, paced=talk.paced, out=talk.out)
     subscription = box.bus.subscribe(durable=True)
     conversation = await box.open(sink, session=session, paced=talk.paced, conduct=conduct)
+    opened(conversation)
     records: list[TurnRecord] = []
 
     async def listen() -> None:

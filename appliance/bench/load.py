@@ -21,6 +21,7 @@ from appliance.audio.sink import FileSink
 from appliance.capacity.limiter import Objectives, Refused
 from appliance.capacity.tts import LoadPoint, SafeLimits, is_safe, safe_capacity
 from appliance.clock import Clock, ms
+from appliance.conversation.desk import Conduct
 from appliance.converse import Talk, hold_in
 from appliance.engines.ports import Audio
 from appliance.errors import ApplianceError
@@ -216,9 +217,9 @@ async def _converse(
 ) -> Attempted:
     sink = CheckedSink(box.voice_rate, box.clock)
     attempted = Attempted(name, len(files))
-    conduct = {"conduct": reception.conduct} if reception else {}
+    conduct = reception.conduct if reception else Conduct
     try:
-        attempted.records = await hold_in(box, Talk(files), tell, session=name, sink=sink, **conduct)
+        attempted.records = await hold_in(box, Talk(files), tell, session=name, sink=sink, conduct=conduct)
     except* ApplianceError as group:
         attempted.error = "; ".join(str(error) for error in group.exceptions)
     attempted.bad_audio = sink.bad

@@ -34,6 +34,7 @@ from appliance.turns.guards import Steady
 _SILENT_PEAK = 10 ** (-70 / 20)
 _RECENT = 16  # blocks; a start is found within half of them
 _ALERT_BLOCKS = 6  # so long an answer is silent for what turns out to be no speech
+_LOOK_WITHOUT_DRAFT_MS = 450.0  # of silence: long speech is long in drafting, and its end is heard sooner
 _HEARD_EVERY = 8  # blocks between two progress events of an answer
 
 
@@ -196,15 +197,21 @@ class Conversation:
         """A pause: look at how it sounds, and start on an answer in case this was the end."""
         desk = self._desk
         audio = self._tape.cut(hearing.take_from)
-        hearing.look(desk, audio)
-        hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
         if hearing.attempt is None and not self._judgement.not_speech(hearing, audio) and desk.conduct().drafts:
             hearing.attempt = self._attempt(hearing)
+        if desk.settings.draft_first and hearing.attempt is not None:
+            hearing.next_look_ms = _LOOK_WITHOUT_DRAFT_MS
+            return
+        hearing.look(desk, audio)
+        hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
 
     def _attempt(self, hearing: Hearing) -> Attempt:
         audio = self._tape.cut(hearing.start)
 
         def eager() -> bool:
+            if self._desk.settings.draft_first and hearing.silence_ms > 0 and hearing.audio_score is None:
+                hearing.look(self._desk, self._tape.cut(hearing.take_from))
+                hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
             return hearing.silence_ms > 0 and self._judgement.may_think(hearing, self._judgement.decide(hearing))
 
         return Attempt(

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from appliance.app import Appliance
 from appliance.config import Config
+from appliance.conversation.conversation import Conversation
 from appliance.converse import Talk, hold_in
 from appliance.events import Notice, TurnRecord
 from appliance.service.service import Service
 from appliance.store.database import default_path
 from appliance.tui.child import run_screen
-from appliance.tui.link import Controls, NoControls, ScreenSettings
+from appliance.tui.link import Controls, ScreenSettings
 from appliance.tui.socket import SnapshotServer, default_socket
 
 
@@ -73,9 +74,10 @@ async def with_screen(config: Config, talk: Talk) -> list[TurnRecord]:
     if talk.keep:
         box.keep(talk.db)
     try:
-        async with serving(box, NoControls(), listen=False) as server:
+        keys = KeysOverFiles()
+        async with serving(box, keys, listen=False) as server:
             screen = asyncio.create_task(run_screen(server, log_path()))
-            talking = asyncio.create_task(_start_and_hold(box, talk, records))
+            talking = asyncio.create_task(_start_and_hold(box, talk, records, keys))
             try:
                 await asyncio.wait([talking, screen], return_when=asyncio.FIRST_COMPLETED)
                 if screen.done() and screen.result() == 0 and not talking.done():
@@ -99,10 +101,36 @@ def log_path() -> Path:
     return default_path().with_name("appliance.log")
 
 
-async def _start_and_hold(box: Appliance, talk: Talk, records: list[TurnRecord]) -> None:
+class KeysOverFiles:
+    """`Controls` for a conversation over files: what is said goes on whatever is pressed, as with a real person."""
+
+    def __init__(self) -> None:
+        self.conversation: Conversation | None = None
+        self._cutting: set[asyncio.Task[None]] = set()
+
+    def opened(self, conversation: Conversation) -> None:
+        self.conversation = conversation
+
+    def talk(self, session: str) -> None:
+        """The turn is over, whatever the silence says."""
+        if self.conversation is not None:
+            self.conversation.finish_turn()
+
+    def mute(self, session: str) -> None:
+        if self.conversation is not None:
+            self.conversation.muted = not self.conversation.muted
+
+    def interrupt(self, session: str) -> None:
+        if self.conversation is not None:
+            cutting = asyncio.create_task(self.conversation.interrupt())
+            self._cutting.add(cutting)
+            cutting.add_done_callback(self._cutting.discard)
+
+
+async def _start_and_hold(box: Appliance, talk: Talk, records: list[TurnRecord], keys: KeysOverFiles) -> None:
     await box.start(lambda stage: _say(box, stage))
     _say(box, "ready")
-    await hold_in(box, talk, records.append)
+    await hold_in(box, talk, records.append, opened=keys.opened)
 
 
 def _say(box: Appliance, text: str) -> None:

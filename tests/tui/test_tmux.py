@@ -65,6 +65,9 @@ def test_a_demo_with_its_screen(pane: Pane, tmp_path: Path) -> None:
     assert "% in budget" in text
     assert re.search(r"heard +\w", text)
 
+    pane.until(r"● speaking", 60)
+    pane.press("i")
+    pane.until(r"interrupted", 20)
     pane.press("w")
     assert "words hidden" in pane.until(r"Now, words hidden", 10)
     pane.press("?")
@@ -85,4 +88,5 @@ def test_a_demo_with_its_screen(pane: Pane, tmp_path: Path) -> None:
 
     turns = StoreDatabase(db).turns()
     assert len([t for t in turns if t.finished]) >= 2
+    assert any(t.record.interrupted for t in turns)
     assert [t.mark for t in turns].count("too slow") == 1
