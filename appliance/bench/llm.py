@@ -73,7 +73,7 @@ async def run(
         unread_pieces=max(settings.unread_pieces, 2 * bench.answer_tokens),
     )
     sampling = Sampling(max_tokens=bench.answer_tokens, temperature=0.0, repeat_penalty=1.1)
-    result: dict[str, Any] = {"model": model.stem, "threads": settings.threads, "sessions": {}}
+    result: dict[str, Any] = {"model": model.stem.lstrip("."), "threads": settings.threads, "sessions": {}}
     llama = Llama(model, settings)
     await llama.start()
     try:

@@ -46,8 +46,9 @@ class Ear:
         """The next block; None when there is none within `timeout_s` or ever again. Raises what the source raised."""
         if not self._blocks and not self.over:
             self._arrived.clear()
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._arrived.wait(), timeout_s)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):  # no task of its own for each block, as wait_for makes
+                    await self._arrived.wait()
         if self._blocks:
             self._last = self._blocks.popleft()
             return self._last

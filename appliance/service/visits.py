@@ -20,6 +20,7 @@ from appliance.audio.settings import VisitSettings
 from appliance.audio.wakeword import WakeSource
 from appliance.capacity.limiter import Admitted, Queued
 from appliance.conversation.conversation import Conversation
+from appliance.engines.ports import BLOCK
 from appliance.errors import ApplianceError
 from appliance.events import State
 from appliance.service.ear import Ear
@@ -29,6 +30,7 @@ from appliance.turns.gate import Gate, SpeechStart
 _KEPT_BLOCKS = 94  # 3 s from before the session was open, for who had to wait
 _FIRST_BLOCKS = 38  # 1.2 s: the first words of who is let in at once
 _SILENT_PEAK = 10 ** (-70 / 20)
+_LEVEL_EVERY = 4  # blocks: nobody redraws more often while nothing is said, and each event wakes four listeners
 _GONE_S = 1.0  # quiet for so long: whoever was refused has gone, or has finished
 _GONE_AT_MOST_S = 15.0
 
@@ -122,7 +124,8 @@ class Visits:
                     continue
                 self._kept.append(block)
                 probability = await self._speech(session, block)
-                self._publish_level(block, probability)
+                if block.start // BLOCK % _LEVEL_EVERY == 0:
+                    self._publish_level(block, probability)
                 if any(isinstance(event, SpeechStart) for event in gate.feed(probability, block.start)):
                     return True
             return False
