@@ -65,7 +65,7 @@ def test_a_demo_with_its_screen(pane: Pane, tmp_path: Path) -> None:
     assert "% in budget" in text
     assert re.search(r"heard +\w", text)
 
-    pane.until(r"● speaking", 60)
+    pane.until(r"► speaking", 60)
     pane.press("i")
     pane.until(r"interrupted", 20)
     pane.press("w")
