@@ -84,12 +84,13 @@ async def record() -> None:
     from appliance.demo import questions
     from appliance.service.calibrate import calibration
     from appliance.service.ceiling import ceiling
+    from appliance.setup.sums import tier_sum
     from appliance.telemetry.metrics import LoopLag
 
     config = load(tier="starter")
     async with Appliance(config) as box:
         with tempfile.TemporaryDirectory() as folder:
-            cap = ceiling(config, box.geometry, await calibration(box, path=Path(folder) / "calibration.json"))
+            cap = ceiling(config, tier_sum(config), await calibration(box, path=Path(folder) / "calibration.json"))
         lag = LoopLag()
         lines: list[str] = []
         told = box.bus.subscribe(limit=4096, durable=True)
