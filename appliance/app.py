@@ -72,7 +72,7 @@ class Appliance:
     async def __aenter__(self) -> "Appliance":
         try:
             await self.start()
-        except BaseException:
+        except BaseException:  # cancelled included: what was loaded is freed, and it goes on to whoever started it
             await self.stop()
             raise
         return self

@@ -107,7 +107,7 @@ def write_wav(path: str | os.PathLike[str], chunks: Iterable[Audio], rate: int) 
     try:
         for chunk in chunks:
             writer.write(chunk)
-    except BaseException:
+    except BaseException:  # cancelled included: no half file stays; it goes on to the caller
         writer.discard()
         raise
     return writer.close()

@@ -109,7 +109,7 @@ class Answering:
         except ApplianceError as error:
             await self._apologise(error)
             return None
-        except BaseExceptionGroup as group:
+        except BaseExceptionGroup as group:  # the attempt is a task group; whatever else is in it goes on
             errors = group.subgroup(ApplianceError)
             if errors is None or group.split(ApplianceError)[1] is not None:
                 raise

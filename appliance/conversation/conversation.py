@@ -6,7 +6,6 @@ turn numbers and the record of each finished turn. It does not know devices, fil
 """
 
 import asyncio
-from collections import deque
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TypedDict
@@ -16,6 +15,7 @@ import numpy as np
 from appliance import events
 from appliance.audio.levels import dbfs
 from appliance.audio.ports import Block, Source
+from appliance.conversation.alert import Alert
 from appliance.conversation.answering import Answering
 from appliance.conversation.attempt import Attempt
 from appliance.conversation.desk import Desk
@@ -23,17 +23,14 @@ from appliance.conversation.hearing import Hearing
 from appliance.conversation.judgement import Judgement
 from appliance.conversation.ringing import Ringing
 from appliance.conversation.tape import Tape
-from appliance.engines.ports import BLOCK, RATE
+from appliance.engines.ports import RATE
 from appliance.events import State
 from appliance.turns.bargein import Action
-from appliance.turns.endpoint import Decision
-from appliance.turns.gate import Gate, GateEvent, Pause, Resume, Silence, SpeechStart, TooLong, last_voiced
+from appliance.turns.gate import Gate, GateEvent, Pause, Resume, Silence, SpeechStart, TooLong
 from appliance.turns.guards import Steady
 
 # Below this peak a block is silence whatever the model would say, and it is not asked. -70 dBFS.
 _SILENT_PEAK = 10 ** (-70 / 20)
-_RECENT = 16  # blocks; a start is found within half of them
-_ALERT_BLOCKS = 6  # so long an answer is silent for what turns out to be no speech
 _LOOK_WITHOUT_DRAFT_MS = 450.0  # of silence: long speech is long in drafting, and its end is heard sooner
 _HEARD_EVERY = 8  # blocks between two progress events of an answer
 
@@ -63,9 +60,7 @@ class Conversation:
         self._hearing: Hearing | None = None
         self._answering: Answering | None = None
         self._state = State.WAITING
-        self._edge = (0, 0.0)  # a sample position and its instant
-        self._recent: deque[tuple[int, float]] = deque(maxlen=_RECENT)  # block positions and their probabilities
-        self._alerted: int | None = None  # the block that silenced the answer before the gate was sure
+        self._alert = Alert(settings.barge_in.alert_probability)
         self._blocks = 0
         self.muted = False
 
@@ -116,8 +111,7 @@ class Conversation:
 
     async def _hear(self, block: Block) -> None:
         desk = self._desk
-        self._tape.append(block.samples, block.start)
-        self._edge = (block.start + BLOCK, block.captured_at)
+        self._tape.append(block.samples, block.start, block.captured_at)
         self._blocks += 1
         silent = self.muted or float(np.abs(block.samples).max()) < _SILENT_PEAK
         probability = 0.0 if silent else await desk.engines.vad.probability(desk.session, block.samples)
@@ -134,10 +128,10 @@ class Conversation:
         if self._hearing is not None and probability >= desk.settings.gate.stop_probability:
             self._hearing.voiced_blocks += 1
             self._hearing.voiced_sum += probability
-        self._recent.append((block.start, probability))
+        self._alert.note(block.start, probability)
         for event in self._gate.feed(probability, block.start):
             await self._on(event)
-        self._alert(block.start)
+        self._alert.weigh(self._answering if self._hearing is None else None, block.start, self._tape)
         if self._answering is not None and self._blocks % _HEARD_EVERY == 0:
             self._answering.publish_progress()
         if self._hearing is not None:
@@ -155,18 +149,18 @@ class Conversation:
             case _ if hearing is None:
                 pass  # the rest of a turn that was already decided
             case Pause():
-                hearing.last_sample = self._last_sample(event.last_sample)
-                hearing.last_speech_at = self._instant(hearing.last_sample)
-                hearing.silence_ms = (self._edge[0] - hearing.last_sample) * 1000 / RATE
+                hearing.last_sample = self._tape.voiced_end(event.last_sample)
+                hearing.last_speech_at = self._tape.instant(hearing.last_sample)
+                hearing.silence_ms = self._tape.ms_since(hearing.last_sample)
                 self._publish(events.SpeechPaused(at=hearing.last_speech_at, **self._of(hearing)))
                 self._become(State.PAUSE)
                 hearing.stop_reading()
                 self._try(hearing)
             case Silence():
-                hearing.silence_ms = (self._edge[0] - hearing.last_sample) * 1000 / RATE
+                hearing.silence_ms = self._tape.ms_since(hearing.last_sample)
             case Resume():
                 await hearing.resume()
-                self._publish(events.SpeechResumed(at=self._instant(event.first_sample), **self._of(hearing)))
+                self._publish(events.SpeechResumed(at=self._tape.instant(event.first_sample), **self._of(hearing)))
                 self._become(State.HEARING)
             case TooLong():
                 await self._turn_over(hearing, "cap")
@@ -176,7 +170,7 @@ class Conversation:
             return
         self._ringing.hush()
         self._turns += 1
-        at = self._instant(event.first_sample)
+        at = self._tape.instant(event.first_sample)
         self._hearing = Hearing(
             turn=self._turns,
             started=self._wall(at),
@@ -188,7 +182,7 @@ class Conversation:
             over_answer=self._answering is not None,
         )
         stop = self._desk.settings.gate.stop_probability
-        voiced = [p for position, p in self._recent if position >= event.first_sample and p >= stop]
+        voiced = self._alert.voiced(event.first_sample, stop)
         self._hearing.voiced_blocks, self._hearing.voiced_sum = len(voiced), sum(voiced)
         self._publish(events.SpeechStarted(at=at, **self._of(self._hearing)))
         self._become(State.HEARING)
@@ -239,7 +233,7 @@ class Conversation:
             return
         desk = self._desk
         decision = self._judgement.decide(hearing)
-        self._publish_look(hearing, decision)
+        self._publish(self._judgement.looked(hearing, decision, at=self._tape.at))
         if decision.end:
             await self._turn_over(hearing, decision.reason)
             return
@@ -287,36 +281,21 @@ class Conversation:
 
     # interruptions
 
-    def _alert(self, position: int) -> None:
-        """Silence an answer at the first sign of speech, and let it go on when that was all."""
-        answering = self._answering
-        if answering is None or self._hearing is not None:
-            self._alerted = None
-        elif self._alerted is not None:
-            if position - self._alerted >= _ALERT_BLOCKS * BLOCK:
-                self._alerted = None
-                answering.resume()
-        elif answering.audible:
-            last = list(self._recent)[-2:]
-            if len(last) == 2 and min(p for _, p in last) >= self._desk.settings.barge_in.alert_probability:
-                self._alerted = position
-                answering.duck(self._instant(last[0][0]))
-
     async def _weigh_interruption(self, hearing: Hearing) -> bool:
         """Speech over an answer: has it turned out to be one? True when `hearing` is no more."""
         answering = self._answering
         if answering is None:
             hearing.over_answer = False  # the answer ended by itself meanwhile
             return False
-        verdict = self._judgement.interruption(hearing, answering, self._edge[0])
+        verdict = self._judgement.interruption(hearing, answering, self._tape.end)
         if verdict.transcribe and hearing.attempt is None:
             hearing.listen_in(self._desk, self._tape.cut(hearing.start), urgent=True, language=self._judgement.heard_in)
         match verdict.action:
             case Action.DUCK:
-                answering.duck(self._instant(hearing.first_sample))
+                answering.duck(self._tape.instant(hearing.first_sample))
             case Action.INTERRUPT:
                 hearing.over_answer = False
-                answering.duck(self._instant(hearing.first_sample))
+                answering.duck(self._tape.instant(hearing.first_sample))
                 await self._cut_answer()
             case Action.RESUME:
                 answering.resume()
@@ -338,11 +317,7 @@ class Conversation:
             self._judgement.remember(record, answering.attempt.transcript)
         elif hearing is not None:
             self._judgement.patience.resumed((hearing.first_sample - answering.hearing.last_sample) * 1000 / RATE)
-            hearing.turn = answering.hearing.turn
-            hearing.started = answering.hearing.started
-            hearing.take_from = answering.hearing.take_from
-            hearing.voiced_blocks += answering.hearing.voiced_blocks
-            hearing.voiced_sum += answering.hearing.voiced_sum
+            hearing.take_over(answering.hearing)
             await hearing.drop_attempt()
             if hearing.silence_ms > 0:
                 hearing.attempt = self._attempt(hearing)
@@ -408,34 +383,9 @@ class Conversation:
 
     # small change
 
-    def _instant(self, position: int) -> float:
-        """When the sample at `position` was captured."""
-        edge, at = self._edge
-        return at - (edge - position) / RATE
-
     def _wall(self, at: float) -> str:
         ago = timedelta(seconds=self._desk.clock.now() - at) if self._paced else timedelta()
         return (datetime.now(UTC).astimezone() - ago).isoformat(timespec="milliseconds")
-
-    def _last_sample(self, position: int) -> int:
-        """The gate's 32 ms grain refined by energy: one past the last sample that sounds like speech."""
-        begin = position - RATE // 2
-        voiced = last_voiced(self._tape.cut(begin, position))
-        return begin + voiced if voiced else position
-
-    def _publish_look(self, hearing: Hearing, decision: Decision) -> None:
-        self._publish(
-            events.EndpointLooked(
-                at=self._edge[1],
-                silence_ms=hearing.silence_ms,
-                audio_score=hearing.audio_score,
-                text_score=self._judgement.text_score(hearing),
-                llm_score=hearing.llm_score,
-                done_probability=decision.done_probability,
-                wait_ms=decision.wait_ms,
-                **self._of(hearing),
-            )
-        )
 
     def _become(self, state: State) -> None:
         if state is not self._state:

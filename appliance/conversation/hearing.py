@@ -127,6 +127,12 @@ class Hearing:
         if stable and not urgent and self.attempt is None:
             await desk.chat.anticipate(stable)
 
+    def take_over(self, earlier: "Hearing") -> None:
+        """The turn before, whose answer nobody heard, was the beginning of this one."""
+        self.turn, self.started, self.take_from = earlier.turn, earlier.started, earlier.take_from
+        self.voiced_blocks += earlier.voiced_blocks
+        self.voiced_sum += earlier.voiced_sum
+
     async def resume(self) -> None:
         """Speech goes on: the looks and the attempt of the pause are void.
 

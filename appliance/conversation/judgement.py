@@ -8,7 +8,7 @@ from appliance.conversation.answering import Answering
 from appliance.conversation.desk import Desk
 from appliance.conversation.hearing import Hearing
 from appliance.engines.ports import BLOCK, RATE, Audio, Transcript
-from appliance.events import TurnRecord
+from appliance.events import EndpointLooked, TurnRecord
 from appliance.turns.bargein import BargeIn, Overlap, Verdict
 from appliance.turns.combine import done_probability, fitted
 from appliance.turns.completeness import TextLook, read
@@ -58,10 +58,20 @@ class Judgement:
             )
         )
 
-    def text_score(self, hearing: Hearing) -> float | None:
-        """P(done) by the words alone, None while there are none; for those who look on."""
+    def looked(self, hearing: Hearing, decision: Decision, *, at: float) -> EndpointLooked:
+        """`decision` and what it rests on, for those who look on; `text_score` is P(done) by the words alone."""
         text = self._read(hearing)
-        return None if text is None else done_probability(fitted(), None, text, None)
+        return EndpointLooked(
+            at=at,
+            session=self._desk.session,
+            turn=hearing.turn,
+            silence_ms=hearing.silence_ms,
+            audio_score=hearing.audio_score,
+            text_score=None if text is None else done_probability(fitted(), None, text, None),
+            llm_score=hearing.llm_score,
+            done_probability=decision.done_probability,
+            wait_ms=decision.wait_ms,
+        )
 
     def _read(self, hearing: Hearing) -> TextLook | None:
         words = hearing.words

@@ -34,3 +34,21 @@ def test_a_cut_ends_where_it_is_told() -> None:
     tape.append(np.arange(100, dtype=np.float32), 0)
     assert tape.cut(10, 13).tolist() == [10, 11, 12]
     assert len(tape.cut(100)) == 0
+
+
+def test_positions_have_instants() -> None:
+    tape = Tape(1)
+    tape.append(np.zeros(1600, dtype=np.float32), 0, at=5.0)
+    assert tape.instant(1600) == 5.0
+    assert tape.instant(0) == pytest.approx(4.9)
+    assert tape.ms_since(800) == 50.0
+    tape.append(np.zeros(160, dtype=np.float32), 3200, at=5.11)  # what lies between was lost
+    assert tape.instant(1600) == pytest.approx(5.0)
+
+
+def test_the_last_voiced_sample_is_found_within_the_grain() -> None:
+    tape = Tape(2)
+    sound = np.zeros(16_000, dtype=np.float32)
+    sound[8000:12_000] = np.random.default_rng(3).normal(0, 0.1, 4000)
+    tape.append(sound, 0)
+    assert tape.voiced_end(12_800) == pytest.approx(12_000, abs=160)

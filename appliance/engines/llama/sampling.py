@@ -118,7 +118,7 @@ def _schema_to_grammar(schema: str) -> str:
 
     try:
         text: str = json_schema_to_gbnf(schema)
-    except Exception as error:
+    except Exception as error:  # the converter has no error class of its own: a bad schema raises whatever it hits
         raise UsageError(f"the JSON schema of this answer does not compile: {error}", "check the schema") from error
     return text
 
