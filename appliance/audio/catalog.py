@@ -89,6 +89,17 @@ def choose(devices: list[DeviceInfo], wanted: str, kind: str) -> DeviceInfo | No
     return None
 
 
+def read_anew() -> None:
+    """Start PortAudio anew, so that its list is that of now. Every stream must have been closed.
+
+    Raises MissingError where PortAudio is absent.
+    """
+    sd = portaudio()
+    with quiet_stderr():
+        sd._terminate()
+        sd._initialize()
+
+
 def portaudio() -> Any:
     """The sounddevice module. Raises MissingError naming what to install."""
     try:

@@ -1,12 +1,15 @@
 """What of a tier must differ on this machine: fewer threads than the tier names, fewer sessions than it holds.
 
-Owns those few adjustments. Everything else stays as the tier says, so that a later version's better tier reaches the
-user's config.
+Owns those few adjustments, and the stations where a person chose their devices. Everything else stays as the tier
+says, so that a later version's better tier reaches the user's config.
 """
 
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
+from appliance.audio.settings import StationSettings
 from appliance.config import Config
+from appliance.setup.devices import Chosen
 from appliance.setup.probe import Machine
 from appliance.setup.sums import tier_sum
 
@@ -30,3 +33,25 @@ def differences(config: Config, machine: Machine) -> dict[str, dict[str, Any]]:
         if getattr(config, table).threads > machine.cores:
             found[table] = {"threads": machine.cores}
     return {table: keys for table, keys in found.items() if keys}
+
+
+def stations(config: Config, chosen: Chosen) -> list[dict[str, Any]]:
+    """The stations of the user's config with the chosen devices in the first; empty where the tier's are the same.
+
+    A list in the user's file replaces the tier's, so all of them stand there with everything that is not a default.
+    """
+    first, *others = config.stations or (StationSettings(),)
+    mine = replace(
+        first, input=replace(first.input, device=chosen.input), output=replace(first.output, device=chosen.output)
+    )
+    return [] if mine == first else [_differing(station, StationSettings()) for station in (mine, *others)]
+
+
+def _differing(value: Any, default: Any) -> dict[str, Any]:
+    """The fields of a settings dataclass that differ from the default's, nested as the dataclasses are."""
+    found: dict[str, Any] = {}
+    for each in fields(value):
+        mine, usual = getattr(value, each.name), getattr(default, each.name)
+        if mine != usual:
+            found[each.name] = _differing(mine, usual) if is_dataclass(mine) else mine
+    return found

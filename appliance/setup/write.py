@@ -5,9 +5,10 @@ Owns the file's form, its fingerprint (by which an edited file is known) and its
 
 import contextlib
 import hashlib
+import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ _HEAD = """# Written by `appliance setup`. Only what differs from configs/{tier}
 
 """
 
-Differences = Mapping[str, Any]  # keys, or tables of keys, as in the tier files
+Differences = Mapping[str, Any]  # keys, tables of keys, or lists of tables, as in the tier files
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +34,14 @@ class Written:
 def render(tier: str, differences: Differences) -> str:
     """The whole text of a user config."""
     body = f'tier = "{tier}"\n'
-    plain = {key: value for key, value in differences.items() if not isinstance(value, Mapping)}
+    plain = {key: value for key, value in differences.items() if not isinstance(value, Mapping | list)}
     body += "".join(f"{key} = {_value(value)}\n" for key, value in plain.items())
     for table, keys in differences.items():
         if isinstance(keys, Mapping) and keys:
             body += f"\n[{table}]\n" + "".join(f"{key} = {_value(value)}\n" for key, value in keys.items())
+    for table, entries in differences.items():
+        for entry in entries if isinstance(entries, list) else ():
+            body += f"\n[[{table}]]\n" + "".join(f"{key} = {_value(value)}\n" for key, value in _dotted(entry))
     return _HEAD.format(tier=tier, fingerprint=_fingerprint(body)) + body
 
 
@@ -101,13 +105,22 @@ def _fingerprint(body: str) -> str:
     return hashlib.sha256(body.encode()).hexdigest()[:16]
 
 
+def _dotted(table: Mapping[str, Any], where: str = "") -> Iterator[tuple[str, Any]]:
+    """The keys of nested tables as TOML's dotted keys."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{where}{key}.")
+        else:
+            yield f"{where}{key}", value
+
+
 def _value(value: object) -> str:
-    """A scalar as TOML. Strings that set-up writes hold no control characters."""
+    """A scalar as TOML."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return repr(value)
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        # JSON's escapes are TOML's too, but for one: a device may have any name.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     raise TypeError(f"set-up writes no {type(value).__name__}")

@@ -1,11 +1,14 @@
 """The user's config: what set-up writes loads, is layered over its tier, and replaces no edits unasked."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from appliance.config import load
 from appliance.errors import ApplianceError, UsageError
+from appliance.setup.devices import Chosen, present
+from appliance.setup.fit import stations
 from appliance.setup.write import edited, render, write_config
 
 
@@ -98,3 +101,33 @@ def test_nothing_is_left_half_written(path: Path, monkeypatch: pytest.MonkeyPatc
         write_config(path, "starter", {})
     assert path.read_text() == before
     assert not list(path.parent.glob(".*"))
+
+
+def test_chosen_devices_load_in_the_first_station_of_the_tier(path: Path) -> None:
+    names = Chosen('USB "PnP" \\ Sound\x7f\t: Audio', "Speaker é")
+    tables = stations(load(tier="starter"), names)
+    assert tables == [{"input": {"device": names.input}, "output": {"device": names.output}}]
+    write_config(path, "starter", {"llm": {"threads": 1}, "stations": tables})
+    (station,) = load(path).stations
+    assert (station.input.device, station.output.device) == (names.input, names.output)
+    assert present(path) == names
+    assert load(path).llm.threads == 1
+
+
+def test_the_other_settings_of_a_tiers_stations_stay(path: Path) -> None:
+    kiosk = load(tier="kiosk")
+    (tables,) = stations(kiosk, Chosen(input="USB"))
+    assert tables["input"] == {"device": "USB"}
+    assert "output" not in tables
+    write_config(path, "kiosk", {"stations": [tables]})
+    (before,), (after,) = kiosk.stations, load(path).stations
+    assert after == replace(before, input=replace(before.input, device="USB"))
+    assert after.wake_word
+
+
+def test_default_devices_are_not_written(path: Path) -> None:
+    assert stations(load(tier="starter"), Chosen()) == []
+    assert present(path) == Chosen()
+    path.parent.mkdir()
+    path.write_text("tier = 3\n")
+    assert present(path) == Chosen()
