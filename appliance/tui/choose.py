@@ -7,7 +7,7 @@ what follows from the choice is done by `appliance setup`; without a terminal th
 from collections.abc import Sequence
 from typing import ClassVar
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.content import Content
@@ -17,7 +17,7 @@ from textual.widgets.option_list import Option
 from appliance.capacity.text import plain_size
 from appliance.setup.verdicts import FITS, NO, Verdict
 from appliance.tui import draw
-from appliance.tui.theme import DARK, DARK_PARTS, LIGHT, LIGHT_PARTS, fitting
+from appliance.tui.step import Step
 
 
 def choose_tier(verdicts: Sequence[Verdict], recommended: str | None) -> str | None:
@@ -31,35 +31,26 @@ class Cards(OptionList):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "Choose this tier")]
 
 
-class TierScreen(App[str]):
+class TierScreen(Step[str]):
     """Arrows and Enter, or the mouse."""
 
-    TITLE = "appliance setup"
-    CSS = """
-    Screen { background: $background; }
-    #title { height: 1; background: $panel; padding: 0 1; }
+    CSS = (
+        Step.CSS
+        + """
     #cards { width: 1fr; max-width: 64; height: 1fr; border: none; background: $background; padding: 0 1; }
     #cards > .option-list--option-highlighted { background: $panel; }
     #sum { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $border-blurred; }
-    .-narrow Horizontal { layout: vertical; }
     .-narrow #cards { max-width: 100%; }
     .-narrow #sum { border-left: none; border-top: solid $border-blurred; }
     """
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (90, "-wide")]  # noqa: RUF012  Textual's own attribute
-    ENABLE_COMMAND_PALETTE = False
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("q,escape,ctrl+c", "leave", "Leave"),
-    ]
+    )
 
     def __init__(self, verdicts: Sequence[Verdict], recommended: str | None) -> None:
-        super().__init__()
+        super().__init__("which tier?")
         self._verdicts, self._recommended = list(verdicts), recommended
 
-    def get_theme_variable_defaults(self) -> dict[str, str]:
-        return DARK_PARTS if self.current_theme.dark else LIGHT_PARTS
-
     def compose(self) -> ComposeResult:
-        yield Static(draw.text(("appliance setup", "bold $primary"), ("   which tier?", "")), id="title")
+        yield self.heading()
         with Horizontal():
             yield Cards(*[Option(card(v, v.name == self._recommended), id=v.name) for v in self._verdicts], id="cards")
             with VerticalScroll(id="sum", can_focus=False):
@@ -67,9 +58,6 @@ class TierScreen(App[str]):
         yield Footer()
 
     def on_mount(self) -> None:
-        for theme in (DARK, LIGHT):
-            self.register_theme(theme)
-        self.theme = fitting().name
         names = [v.name for v in self._verdicts]
         cards = self.query_one(OptionList)
         cards.highlighted = names.index(self._recommended) if self._recommended in names else 0
@@ -84,9 +72,6 @@ class TierScreen(App[str]):
             self.notify(verdict.why, title=f"{verdict.name} does not fit this machine", severity="warning")
         else:
             self.exit(verdict.name)
-
-    def action_leave(self) -> None:
-        self.exit(None)
 
 
 def card(verdict: Verdict, recommended: bool) -> Content:
