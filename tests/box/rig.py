@@ -150,6 +150,11 @@ class Rig:
         finally:
             self.unload("echo")
 
+    def listeners(self) -> int:
+        """How many streams programs have open on microphones; the rig's own plugs do not count."""
+        streams = (self._pactl("list", "short", "source-outputs") or "").splitlines()
+        return sum("module-" not in stream for stream in streams)
+
     # --- ears and mouths --------------------------------------------------------------------------------------
 
     def say(self, audio: NDArray[np.float32], rate: int, sink: str = "micfeed") -> "subprocess.Popen[bytes]":
