@@ -38,7 +38,6 @@ from appliance.tui.step import Step, terminal_apart
 _SETTLE_S = 0.15  # the highlight rests for so long before a device is opened: an arrow held down opens none
 _FLOOR_DBFS = -70.0  # the bar's left end; its right one is full scale
 _FALL_DB_S = 30.0  # a bar that falls slower than sound can be read
-_EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 class Tryout(Protocol):
@@ -246,8 +245,6 @@ def line(choice: Choice, chosen: bool) -> Content:
 
 def level_line(dbfs: float, width: int) -> Content:
     """A bar to scale with its figure behind it."""
-    columns = max(4, width - 10)
-    eighths = round(max(0.0, min(1.0, 1.0 - dbfs / _FLOOR_DBFS)) * columns * 8)
-    filled = "█" * (eighths // 8) + (_EIGHTHS[eighths % 8] if eighths % 8 else "")
+    filled, rest = draw.gauge(1.0 - dbfs / _FLOOR_DBFS, max(4, width - 10))
     figure = f"{dbfs:4.0f} dB" if dbfs > SILENCE_DBFS else "   – dB"
-    return draw.text((filled, "$part-asr"), ("·" * (columns - len(filled)), draw.FAINT), f" {figure}")
+    return draw.text((filled, "$part-asr"), (rest, draw.FAINT), f" {figure}")

@@ -335,6 +335,13 @@ def miss_line(record: TurnRecord, missed: Sequence[str]) -> Content:
     return text((f"turn {record.turn}: ", FAINT), ("▲ ", OVER), "   ".join(missed))
 
 
+def gauge(share: float, columns: int) -> tuple[str, str]:
+    """A bar to scale: what is filled, to an eighth of a column, and the rest."""
+    full, part = divmod(round(min(1.0, max(0.0, share)) * columns * 8), 8)
+    filled = "█" * full + ("", *"▏▎▍▌▋▊▉")[part]
+    return filled, "·" * (columns - len(filled))
+
+
 def span(seconds: float) -> str:
     """`4 s`, `2:05`, `1:02:05`."""
     whole = max(0, int(seconds))
