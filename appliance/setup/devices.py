@@ -6,6 +6,7 @@ that will run later, on the host's thread. Draws nothing and writes nothing.
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from appliance.audio.settings import DeviceSettings, StationSettings
 from appliance.audio.speaker import DeviceSink
 from appliance.audio.status import reporter
 from appliance.clock import MonotonicClock
-from appliance.config import load
+from appliance.config import Config, load
 from appliance.engines.ports import BLOCK, RATE, Audio
 from appliance.errors import ApplianceError
 from appliance.events import DeviceChanged
@@ -32,6 +33,9 @@ CALLED = {INPUT: "microphone", OUTPUT: "speaker"}
 TELL_S = 3 * BLOCK / RATE  # between two figures of the level: as often as an eye follows
 _WAKE_S = 0.3  # of silence first: some speakers swallow the beginning of a sound that wakes them
 _PATIENCE_S = 4.0  # for a speaker to open
+# What ALSA's own configuration makes of every card: other ways to the same device, and no choice for a person.
+_PLUMBING = re.compile(r"sysdefault|samplerate|lavrate|speex|speexrate|upmix|vdownmix|dmix|front|rear|side|center_lfe|"
+                       r"surround\d\d|modem|phoneline")  # fmt: skip
 _QUIET_DBFS = -50.0  # below it is the room, above it somebody speaks
 
 
@@ -73,14 +77,18 @@ class Heard:
     trouble: str = ""
 
 
-def present(path: Path) -> Chosen:
-    """The devices of the config at `path`; the default ones where there is no config that loads."""
-    try:
-        stations = load(path).stations
-    except ApplianceError:
-        return Chosen()
-    first = stations[0] if stations else StationSettings()
+def of(config: Config) -> Chosen:
+    """The devices of a config's first station."""
+    first = config.stations[0] if config.stations else StationSettings()
     return Chosen(first.input.device, first.output.device)
+
+
+def present(path: Path) -> Chosen | None:
+    """The devices of the user's config at `path`; None where there is none that loads."""
+    try:
+        return of(load(path))
+    except ApplianceError:
+        return None
 
 
 def offered(devices: list[DeviceInfo], kept: Chosen) -> Choices:
@@ -187,7 +195,7 @@ class Trial:
 def _lines(devices: list[DeviceInfo], kind: str, kept: str) -> tuple[Choice, ...]:
     found = {DEFAULT: _meant(devices, kind, DEFAULT)}
     for device in devices:
-        if device.channels(kind) == 0:
+        if device.channels(kind) == 0 or _PLUMBING.fullmatch(device.name):
             continue
         # Of twins the config can only tell the first by its stable name; the others are called by their whole one.
         name = device.stable_name if device.stable_name not in found else device.name
@@ -215,5 +223,4 @@ def _only_trouble(report: Callable[[str, str, str, str], None]) -> Callable[[str
 
 
 def _sentence(change: DeviceChanged) -> str:
-    said = change.detail or f"{change.name} is {change.status}"
-    return said[0].upper() + said[1:].rstrip(".") + "."
+    return f"{change.detail or f'{change.name} is {change.status}'}".rstrip(".") + "."

@@ -9,6 +9,9 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from appliance.audio.catalog import portaudio
+from appliance.errors import MissingError
+
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 _CGROUP_USED = Path("/sys/fs/cgroup/memory.current")
 
@@ -118,8 +121,8 @@ def _text(value: str | bytes) -> str:
 
 def _audio() -> tuple[int | None, int | None]:
     try:
-        import sounddevice
-    except (ImportError, OSError):  # OSError: PortAudio itself is missing
+        sounddevice = portaudio()
+    except MissingError:
         return None, None
     try:
         devices = sounddevice.query_devices()

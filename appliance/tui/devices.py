@@ -13,7 +13,6 @@ from textual.app import ComposeResult, RenderResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.reactive import reactive
 from textual.widget import Widget
 from textual.widgets import Footer, OptionList, Static
 from textual.widgets.option_list import Option
@@ -82,17 +81,17 @@ class Speakers(DeviceList):
 class Ear(Widget):
     """The level of the highlighted microphone, and what it means."""
 
-    heard: reactive[Heard | None] = reactive(None)
+    heard = Heard()
     shown_dbfs = SILENCE_DBFS
 
-    def watch_heard(self, heard: Heard | None) -> None:
-        level = SILENCE_DBFS if heard is None else heard.dbfs
-        self.shown_dbfs = max(level, self.shown_dbfs - _FALL_DB_S * TELL_S)
+    def hear(self, heard: Heard) -> None:
+        # Other words may need other lines; a level alone moves nothing, ten times a second.
+        moved = level_words(heard) != level_words(self.heard)
+        self.heard, self.shown_dbfs = heard, max(heard.dbfs, self.shown_dbfs - _FALL_DB_S * TELL_S)
+        self.refresh(layout=moved)
 
     def render(self) -> RenderResult:
-        if self.heard is None:
-            return draw.text("")
-        words = draw.text((level_words(self.heard), draw.FAINT if not self.heard.trouble else "$accent"))
+        words = draw.text((level_words(self.heard), "$accent" if self.heard.trouble else draw.FAINT))
         return words if self.heard.trouble else draw.lines([level_line(self.shown_dbfs, self.size.width), words])
 
 
@@ -161,7 +160,7 @@ class DeviceScreen(Step[Chosen]):
         self._known = False
         self.workers.cancel_group(self, "ear")
         self.workers.cancel_group(self, "mouth")
-        self.query_one(Ear).heard = Heard(trouble="looking for devices …")
+        self.query_one(Ear).hear(Heard(trouble="looking for devices …"))
         self._say("")
         self._followed = ""
         self._look(anew)
@@ -197,9 +196,9 @@ class DeviceScreen(Step[Chosen]):
         ear.shown_dbfs = SILENCE_DBFS
         if silence := self._silence(INPUT):
             self.workers.cancel_group(self, "ear")
-            ear.heard = Heard(trouble=silence)
+            ear.hear(Heard(trouble=silence))
         else:
-            ear.heard = Heard(trouble="opening …")
+            ear.hear(Heard(trouble="opening …"))
             self._follow(name)
 
     @work(group="ear", exclusive=True)
@@ -210,7 +209,7 @@ class DeviceScreen(Step[Chosen]):
     def _heard(self, heard: Heard) -> None:
         # A stream that is being closed may still have something to say.
         if self._known and self.is_running and not self._silence(INPUT):
-            self.query_one(Ear).heard = heard
+            self.query_one(Ear).hear(heard)
 
     @work(group="mouth", exclusive=True)
     async def _play(self, name: str) -> None:

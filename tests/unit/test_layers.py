@@ -32,7 +32,7 @@ VENDORS = {
     "onnxruntime": {"engines/native.py"},
     "piper": {"engines/piper.py", "engines/espeak.py"},
     "kokoro_onnx": {"engines/kokoro.py"},
-    "sounddevice": {"audio/catalog.py", "setup/probe.py"},
+    "sounddevice": {"audio/catalog.py"},
     "livekit": {"audio/echo.py"},
     "pymicro_wakeword": {"audio/wakeword.py"},
     "sqlite_utils": {"store"},

@@ -46,6 +46,15 @@ def test_what_is_configured_stays_on_offer(kept: str, line: Choice) -> None:
     assert offered(DEVICES, Chosen(output=kept)).outputs[-1] == line
 
 
+def test_what_alsa_makes_of_every_card_is_no_choice() -> None:
+    plumbing = [
+        DeviceInfo(n, name, "ALSA", 2, 2, 48_000) for n, name in enumerate(["sysdefault", "surround51", "dmix"])
+    ]
+    choices = offered([*plumbing, *DEVICES], Chosen("sysdefault"))
+    assert "dmix" not in [choice.name for choice in choices.inputs]
+    assert choices.inputs[-1].name == "sysdefault"  # configured it stays
+
+
 def test_what_is_missing_is_said() -> None:
     assert set(offered(DEVICES[4:], Chosen()).trouble) == {"input"}
     none = offered([], Chosen())
