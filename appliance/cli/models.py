@@ -17,6 +17,7 @@ from appliance.errors import ApplianceError, ModelFileError
 
 if TYPE_CHECKING:
     from appliance.models.digest import Tick
+    from appliance.models.fetch import PullResult
     from appliance.models.progress import Progress, Watch
     from appliance.models.shelf import FileReport, Shelf
 
@@ -82,6 +83,11 @@ def pull(names: list[str] | None = _NAMES, root: Path | None = _ROOT) -> None:
     shelf = _shelf(root)
     with _watching(shelf) as watch:
         result = Puller(shelf, watch).pull(names or ["starter"])
+    tell(result)
+
+
+def tell(result: "PullResult") -> None:
+    """Say what became of a pull. Raises ApplianceError with the first failure when there was one."""
     for model_id in result.fetched:
         _say(f"{model_id}: fetched")
     for model_id in result.already:

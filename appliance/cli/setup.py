@@ -1,11 +1,11 @@
 """`appliance setup` and `appliance doctor`.
 
-They own questions, tables and JSON; probing, judging, writing and examining are done in `appliance.setup`. Setup is,
-with `models pull`, the one command that opens a connection, and only after its tier was found to fit.
+They own the order of things, tables and JSON; questions are asked in `setup_ask`; probing, judging, writing and
+examining are done in `appliance.setup`. Setup is, with `models pull`, the one command that opens a connection, and
+only after its tier was found to fit.
 """
 
 import json
-import os
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -16,6 +16,8 @@ import typer
 from appliance.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
+    from appliance.models.shelf import Shelf
+    from appliance.setup.devices import Chosen
     from appliance.setup.doctor import Finding
     from appliance.setup.probe import Machine
     from appliance.setup.verdicts import Verdict
@@ -33,12 +35,16 @@ def setup(
 ) -> None:
     """Look at this machine, show what each tier would do on it, write the config and fetch the models.
 
+    On a terminal tier, microphone and speaker are chosen on screens.
+
     Example: appliance setup --tier starter --yes
     """
-    from appliance.config import tier_path
+    from appliance.cli.setup_ask import ask_tier, on_screens
+    from appliance.config import tier_path, user_config_path
     from appliance.models.shelf import Shelf
     from appliance.setup.probe import probe
     from appliance.setup.verdicts import judge_all, recommend
+    from appliance.setup.write import edited
 
     if tier:
         tier_path(tier)
@@ -55,15 +61,21 @@ def setup(
         if tier:
             _chosen(verdicts, tier)
         return
-    name = tier or (recommended if yes else _ask_tier(verdicts, recommended))
+    guided = not (tier or yes or as_json)
+    name = tier or (recommended if yes else ask_tier(verdicts, recommended))
     if not name:
         raise MissingError("no tier fits this machine", "appliance plan tiers shows what each one needs")
     verdict = _chosen(verdicts, name)
-    written = _write(name, machine, ask=not yes and sys.stdin.isatty(), replace=replace)
+    path = user_config_path()
+    by_hand = edited(path)
+    if by_hand and not replace and not yes and sys.stdin.isatty():
+        replace = typer.confirm(f"{path} was edited. Put it aside and write a new one?", default=False, err=True)
+    devices = _devices(path, name, ask=guided and (replace or not by_hand), keep=not by_hand)
+    written = _write(path, name, machine, devices, replace=replace)
     _say(f"config: {written.path}" + ("" if written.changed else " (as it was)"))
     if written.backup is not None:
         _say(f"the one before: {written.backup}")
-    _pull(name, verdict)
+    _pull(name, verdict, shelf, screen=guided and on_screens())
     _say("ready: appliance run, or first appliance doctor")
 
 
@@ -104,41 +116,44 @@ def _chosen(verdicts: "list[Verdict]", name: str) -> "Verdict":
     return verdict
 
 
-def _ask_tier(verdicts: "list[Verdict]", recommended: str | None) -> str | None:
-    from appliance.setup.verdicts import NO
+def _devices(path: Path, tier: str, *, ask: bool, keep: bool) -> "Chosen":
+    """Microphone and speaker: those of the config at `path`, unless a person who is asked says otherwise.
 
-    possible = [verdict.name for verdict in verdicts if verdict.verdict != NO]
-    if not possible:
-        return None
-    if not sys.stdin.isatty():
-        raise UsageError("set-up cannot ask here: the input is not a terminal", "say --yes, or --tier NAME --yes")
-    if sys.stdout.isatty() and os.environ.get("TERM", "dumb") != "dumb":
-        from appliance.tui.choose import choose_tier
+    Unasked they hold for another tier too, but a config that was edited is put aside whole.
+    """
+    from appliance.cli.setup_ask import ask_devices
+    from appliance.config import load
+    from appliance.setup.devices import of, present
 
-        return choose_tier(verdicts, recommended)
-    answer: str = typer.prompt(f"Which tier ({', '.join(possible)})", default=recommended, err=True)
-    return answer.strip()
-
-
-def _write(name: str, machine: "Machine", *, ask: bool, replace: bool) -> "Written":
-    from appliance.config import load, user_config_path
-    from appliance.setup.fit import differences
-    from appliance.setup.write import edited, write_config
-
-    path = user_config_path()
-    if ask and not replace and edited(path):
-        replace = typer.confirm(f"{path} was edited. Put it aside and write a new one?", default=False, err=True)
-    return write_config(path, name, differences(load(tier=name), machine), replace_edited=replace)
+    usual, there = of(load(tier=tier)), present(path)
+    if ask:
+        return ask_devices(there or usual)
+    return there if keep and there is not None else usual
 
 
-def _pull(name: str, verdict: "Verdict") -> None:
+def _write(path: Path, name: str, machine: "Machine", devices: "Chosen", *, replace: bool) -> "Written":
+    from appliance.config import load
+    from appliance.setup.fit import differences, stations
+    from appliance.setup.write import write_config
+
+    config = load(tier=name)
+    differing = {**differences(config, machine), "stations": stations(config, devices)}
+    return write_config(path, name, differing, replace_edited=replace)
+
+
+def _pull(name: str, verdict: "Verdict", shelf: "Shelf", *, screen: bool) -> None:
     from appliance.capacity.text import plain_size
     from appliance.cli.models import pull
+    from appliance.cli.setup_ask import fetch
     from appliance.config import load
 
+    ids = list(load(tier=name).models.ids())
+    if screen and shelf.missing(ids):
+        fetch(shelf, name, ids)
+        return
     if verdict.download_bytes:
         _say(f"fetching {plain_size(verdict.download_bytes)}")
-    pull(list(load(tier=name).models.ids()), None)
+    pull(ids, None)
 
 
 def _print_json(machine: "Machine", verdicts: "list[Verdict]", recommended: str | None) -> None:

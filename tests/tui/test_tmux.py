@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from appliance.config import load
 from appliance.store.database import StoreDatabase
 
 pytestmark = [
@@ -90,3 +91,40 @@ def test_a_demo_with_its_screen(pane: Pane, tmp_path: Path) -> None:
     assert len([t for t in turns if t.finished]) >= 2
     assert any(t.record.interrupted for t in turns)
     assert [t.mark for t in turns].count("too slow") == 1
+
+
+def test_set_up_on_its_screens(pane: Pane, tmp_path: Path) -> None:
+    """Tier, then devices; the models are here already, so there is nothing to fetch."""
+    setup = f"{sys.executable} -c 'from appliance.cli.main import main; main()' setup"
+    command = f"{setup}; echo ended with $?; exec sleep 60"
+    environment = [
+        *["-e", f"XDG_CONFIG_HOME={tmp_path}/config"],
+        *["-e", "HF_ENDPOINT=http://127.0.0.1:9"],  # nothing is fetched, whatever happens
+    ]
+    plain = ["env", "-u", "COLUMNS", "-u", "LINES", "sh", "-c", command]
+    pane.tmux("new-session", "-d", "-x", "80", "-y", "24", *environment, *plain)
+
+    pane.until(r"which tier\?", 60)
+    pane.press("Home")
+    pane.press("Enter")
+    pane.until(r"which microphone and speaker\?", 30)
+    pane.until(r"(?s)› default.*› default.*Then the speaker", 20)
+    pane.press("Enter")
+    pane.press("Enter")
+    text = pane.until(r"ended with 0", 60)
+    assert re.search(r"config: \S+/config/appliance/config.toml", text.replace("\n", ""))
+    assert re.search(r"ready: appliance run, or first appliance doctor\s+ended with 0", text)
+    assert load(tmp_path / "config" / "appliance" / "config.toml").tier == "tiny"
+
+
+def test_set_up_that_is_left_writes_nothing(pane: Pane, tmp_path: Path) -> None:
+    setup = f"{sys.executable} -c 'from appliance.cli.main import main; main()' setup"
+    command = f"{setup}; echo ended with $?; exec sleep 60"
+    plain = ["env", "-u", "COLUMNS", "-u", "LINES", "sh", "-c", command]
+    pane.tmux("new-session", "-d", "-x", "80", "-y", "24", "-e", f"XDG_CONFIG_HOME={tmp_path}", *plain)
+    pane.until(r"which tier\?", 60)
+    pane.press("Enter")
+    pane.until(r"which microphone and speaker\?", 30)
+    pane.press("q")
+    pane.until(r"error: stopped\s+ended with 130", 30)
+    assert not (tmp_path / "appliance").exists()

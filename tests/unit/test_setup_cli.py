@@ -4,17 +4,23 @@ import functools
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from appliance.audio.catalog import DeviceInfo
 from appliance.cli import models as models_cli
 from appliance.cli import setup as cli
+from appliance.cli import setup_ask
 from appliance.config import load, user_config_path
-from appliance.errors import ApplianceError, MissingError, UsageError
+from appliance.errors import ApplianceError, Cancelled, MissingError, UsageError
+from appliance.models.fetch import PullResult
 from appliance.models.shelf import Shelf
+from appliance.setup import devices as trying
 from appliance.setup import probe as probing
 from appliance.setup import verdicts
+from appliance.setup.devices import Chosen, offered
 from appliance.setup.probe import Machine
 from appliance.setup.verdicts import judge_all
 
@@ -39,6 +45,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[list[str]]:
     monkeypatch.setattr(probing, "probe", lambda *_, **__: BOX)
     monkeypatch.setattr(verdicts, "judge_all", _judge_once)
     monkeypatch.setattr(models_cli, "pull", lambda names, root: calls.append(names))
+    monkeypatch.setattr(trying, "look", lambda kept: offered([], kept))
     return calls
 
 
@@ -132,6 +139,193 @@ def test_a_person_is_asked(fetched: list[list[str]], monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(cli.typer, "confirm", lambda *_, **__: True)
     setup()
     assert not path.read_text().endswith("# mine\n")
+
+
+MICROPHONES = [
+    DeviceInfo(0, "HDA Intel PCH: ALC257 Analog (hw:0,0)", "ALSA", 2, 2, 44_100, default_input=True),
+    DeviceInfo(1, "USB PnP Sound Device: Audio (hw:1,0)", "ALSA", 1, 0, 48_000),
+]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
+    """What a person types at the questions that begin so, one answer after another; the default where none is left."""
+    left: dict[str, list[str]] = {}
+
+    def prompt(text: str, *, default: str, err: bool) -> str:
+        given = next((given for begin, given in left.items() if text.startswith(begin)), [])
+        return given.pop(0) if given else default
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(trying, "look", lambda kept: offered(MICROPHONES, kept))
+    monkeypatch.setattr(cli.typer, "prompt", prompt)
+    return left
+
+
+def station() -> tuple[str, str]:
+    first = load(user_config_path()).stations[0]
+    return first.input.device, first.output.device
+
+
+def test_a_person_is_asked_for_devices_in_plain_lines(
+    fetched: list[list[str]], answers: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers.update({"Which microphone": ["7", "usb"], "Which speaker": ["2"]})
+    setup()
+    assert station() == ("USB PnP Sound Device: Audio", "HDA Intel PCH: ALC257 Analog")
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "   1  default (now HDA Intel PCH: ALC257 Analog)" in err
+    assert "7 is not one microphone of these" in err
+    assert len(fetched) == 1
+
+
+def test_default_devices_need_no_answer_and_no_line(fetched: list[list[str]], answers: dict[str, list[str]]) -> None:
+    setup()
+    assert station() == ("default", "default")
+    assert "stations" not in user_config_path().read_text()
+
+
+def test_devices_once_chosen_stay(fetched: list[list[str]], answers: dict[str, list[str]]) -> None:
+    answers["Which microphone"] = ["usb"]
+    setup()
+    chosen = station()
+    setup()  # asked again, with the answer of last time offered
+    assert station() == chosen
+    setup(tier="tiny", yes=True)  # and not asked at all
+    assert load(user_config_path()).tier == "tiny"
+    assert station() == chosen
+    user_config_path().write_text(user_config_path().read_text() + "# mine\n")
+    setup(tier="tiny", yes=True, replace=True)  # put aside whole
+    assert station() == ("default", "default")
+
+
+def test_a_script_is_not_asked_for_devices(
+    fetched: list[list[str]], answers: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look(kept: Any) -> Any:
+        raise AssertionError("nobody asked for devices")
+
+    monkeypatch.setattr(trying, "look", look)
+    for options in ({"yes": True}, {"tier": "tiny"}, {"as_json": True}):
+        setup(**options)
+    assert len(fetched) == 3
+
+
+def test_no_device_is_one_sentence_and_one_goes_on(
+    fetched: list[list[str]], answers: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    lack = "The PortAudio library is not installed on this machine."
+    monkeypatch.setattr(
+        trying, "look", lambda kept: replace(offered([], kept), trouble={"input": lack, "output": lack})
+    )
+    setup()
+    assert capsys.readouterr().err.count(lack) == 1
+    assert station() == ("default", "default")
+
+
+@pytest.fixture
+def screens(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A terminal, whose screens a person passes through with Enter; which ones they were."""
+    from appliance.tui import choose, fetch
+    from appliance.tui import devices as devices_screen
+
+    seen: list[str] = []
+
+    def chosen_tier(all_of: list[verdicts.Verdict], recommended: str | None) -> str | None:
+        seen.append("tier")
+        return recommended
+
+    def chosen_devices(kept: Chosen) -> Chosen:
+        seen.append("devices")
+        return Chosen("USB PnP Sound Device: Audio", kept.output)
+
+    def arrived(title: str, pull: Any, begin: Any) -> PullResult:
+        seen.append(title)
+        return PullResult(fetched=["whisper-base"])
+
+    monkeypatch.setattr(setup_ask, "on_screens", lambda: True)
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(choose, "choose_tier", chosen_tier)
+    monkeypatch.setattr(devices_screen, "choose_devices", chosen_devices)
+    monkeypatch.setattr(fetch, "fetch_on_screen", arrived)
+    monkeypatch.setattr(Shelf, "missing", lambda self, ids: list(ids)[:1])
+    return seen
+
+
+def test_the_screens_in_their_order(
+    fetched: list[list[str]], screens: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    setup()
+    assert screens == ["tier", "devices", "fetching the models of starter"]
+    assert station() == ("USB PnP Sound Device: Audio", "default")
+    assert fetched == []
+    err = capsys.readouterr().err
+    assert "whisper-base: fetched" in err
+    assert err.splitlines()[-1] == "ready: appliance run, or first appliance doctor"
+
+
+def test_nothing_to_fetch_has_no_screen(
+    fetched: list[list[str]], screens: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Shelf, "missing", lambda self, ids: [])
+    setup()
+    assert screens == ["tier", "devices"]
+    assert len(fetched) == 1  # which looks whether they are whole
+
+
+def test_a_screen_that_is_left_leaves_everything_as_it_was(
+    fetched: list[list[str]], screens: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import typer
+
+    from appliance.tui import choose
+    from appliance.tui import devices as devices_screen
+
+    monkeypatch.setattr(devices_screen, "choose_devices", lambda kept: None)
+    with pytest.raises(typer.Abort):
+        setup()
+    monkeypatch.setattr(choose, "choose_tier", lambda *_: None)
+    with pytest.raises(typer.Abort):
+        setup()
+    assert not user_config_path().exists()
+    assert fetched == []
+
+
+def test_a_download_called_off_says_that_it_goes_on_later(
+    fetched: list[list[str]], screens: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import typer
+
+    from appliance.tui import fetch
+
+    def called_off(*_: Any) -> PullResult:
+        raise Cancelled
+
+    monkeypatch.setattr(fetch, "fetch_on_screen", called_off)
+    with pytest.raises(typer.Exit) as ended:
+        setup()
+    assert ended.value.exit_code == 130
+    assert "goes on from there" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_with_a_tier_or_json_nothing_is_shown_on_a_screen(fetched: list[list[str]], screens: list[str]) -> None:
+    setup(tier="tiny")
+    setup(yes=True)
+    assert screens == []
+    assert len(fetched) == 2
+
+
+@pytest.mark.parametrize("deaf", ["stdin", "stdout", "stderr", "TERM"])
+def test_a_screen_needs_a_whole_terminal(monkeypatch: pytest.MonkeyPatch, deaf: str) -> None:
+    for name in ("stdin", "stdout", "stderr"):
+        stream = SimpleNamespace(isatty=functools.partial(bool, name != deaf))
+        monkeypatch.setattr(setup_ask.sys, name, stream)
+    monkeypatch.setenv("TERM", "dumb" if deaf == "TERM" else "xterm-256color")
+    drawn = setup_ask.on_screens()
+    monkeypatch.undo()
+    assert not drawn
 
 
 def test_without_a_terminal_it_says_how_to_go_on(fetched: list[list[str]], monkeypatch: pytest.MonkeyPatch) -> None:
