@@ -101,7 +101,7 @@ class FileSink:
         return end is None or end <= now
 
     def _fade_end(self) -> int:
-        return min(self._written, self._timeline.reached(self._clock.now()) + int(FADE_S * self.sample_rate))
+        return min(self._written, self._timeline.reached(self._clock.now() + FADE_S))
 
     def _commit(self) -> None:
         if self._render:

@@ -31,7 +31,8 @@ HORIZON_MS = 3_500.0  # as long as the corpus's tails
 class Costs:
     """Time from asking to answer, in ms, on the machine that is simulated; the default is two cores."""
 
-    audio_ms: float = 110.0
+    audio_ms: float = 60.0  # a look at 4 s of audio, beside a draft
+    stock_ms: float = 110.0  # a look at 8 s
     draft_ms: float = 330.0
     llm_ms: float = 120.0
 
@@ -115,11 +116,11 @@ def stock(look_ms: float, costs: Costs, *, threshold: float = STOCK_THRESHOLD) -
     """Look once at `look_ms`; end when the score says so, else at the fallback."""
 
     def ends(trace: Trace, pause: PauseTrace) -> float:
-        scored = [b for b in pause.looks if b * BLOCK_MS <= look_ms + 1]
+        scored = [b for b in pause.stock if b * BLOCK_MS <= look_ms + 1]
         if not scored or pause.ms < look_ms:
             return math.inf
-        if pause.looks[max(scored)] >= threshold:
-            return _on_block(max(scored) * BLOCK_MS + costs.audio_ms)
+        if pause.stock[max(scored)] >= threshold:
+            return _on_block(max(scored) * BLOCK_MS + costs.stock_ms)
         return FALLBACK_MS
 
     return ends

@@ -41,6 +41,7 @@ class Rig:
 
     vad: SileroVad
     end_of_turn: SmartTurn
+    stock: SmartTurn
     whisper: Whisper
     llama: Llama
     studio: Studio
@@ -82,6 +83,7 @@ def load(config: Config, shelf: Shelf | None = None) -> Rig:
     return Rig(
         SileroVad(shelf.path(config.models.vad), hear),
         SmartTurn(shelf.path(config.models.end_of_turn), hear, config.end_of_turn),
+        SmartTurn(shelf.path(config.models.end_of_turn), hear, replace(config.end_of_turn, seconds=8.0)),
         Whisper(shelf.folder(config.models.asr), config.asr, hear),
         Llama(shelf.path(config.models.llm), replace(config.llm, sessions=1, share_tokens=512)),
         Studio(cache, voice),
@@ -101,7 +103,7 @@ async def fill(rig: Rig, tell: Tell, *, limit: int = 0, kept: bool = False) -> l
     todo = await asyncio.to_thread(lambda: list(turns(rig.shelf.folder, rig.studio.speak)))
     if limit:
         todo = todo[:: max(1, len(todo) // limit)]
-    ears = Ears(rig.vad, rig.end_of_turn, rig.whisper, rig.llama)
+    ears = Ears(rig.vad, rig.end_of_turn, rig.stock, rig.whisper, rig.llama)
     found = []
     for i, (name, make) in enumerate(todo):
         trace = rig.cache.trace(name)
@@ -181,7 +183,7 @@ def report(traces: Sequence[Trace], config: Config, costs: sim.Costs) -> dict[st
         "turns": {"report": len(half), "fit": len(traces) - len(half), "human": len(human)},
         "pauses_inside": sum(not t.is_end(p) for t in traces for p in t.pauses),
         "ends": sum(any(t.is_end(p) for p in t.pauses) for t in traces),
-        "costs_ms": {"audio": costs.audio_ms, "draft": costs.draft_ms, "llm": costs.llm_ms},
+        "costs_ms": {"audio": costs.audio_ms, "stock": costs.stock_ms, "draft": costs.draft_ms, "llm": costs.llm_ms},
         "looks_per_s": round(sim.looks_per_second(human, Endpoint(settings), costs), 2),
         "looks_per_s_synthetic": round(sim.looks_per_second(synthetic, Endpoint(settings), costs), 2),
     }

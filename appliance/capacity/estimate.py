@@ -92,7 +92,8 @@ def calibration(geometry: Geometry, cores: int, bandwidth_bytes_s: float, asr: S
         prefill_tokens_per_s=prefill,
         asr_rtf=asr_rtf,
         tts_rtf=0.03 if tts.on_gpu else tts_rtf,
-        tts_first_ms=60.0 if tts.on_gpu else 120.0,
+        tts_first_ms=0.0 if tts.heavy else 60.0 if tts.on_gpu else 75.0,  # Kokoro's clauses come whole
+        look_ms=45.0,
         cores=cores,
         asr_threads=1 if asr.on_gpu else min(4, cores),
         llm_threads=0 if bandwidth_bytes_s else cores,

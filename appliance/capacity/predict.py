@@ -11,12 +11,14 @@ the n - 1 others are at a random place of their cycle, so for each engine
 
 Engines share the cores: while others work, a job takes max(1, (its threads + theirs) / cores) times as long, each
 other engine being at work with the probability above (the LLM certainly, while the turn's own first clause is
-spoken). ASR and TTS are one worker each, never interrupted in a job; those whom someone waits for go first. So a
+spoken). ASR and TTS are one worker each, never interrupted in a job; those whom someone waits for go first. ASR's
+jobs are transcripts; TTS's are pieces of a clause, of which the ear waits for the first, and while it is made that
+answer's LLM pauses. So a
 job waits with probability ρ for the rest of the one running (uniform over its length), and for q earlier urgent
 ones, q geometric with the urgent part of ρ and never more than n - 1. In the LLM there is no queue: the rest of the
 present step, the prompt at prefill speed, then first-clause tokens × step(batch), stretched by the others' prompts.
 
-    x   = ASR wait + ASR + LLM + TTS wait + first clause's TTS       (distributions, added by convolution)
+    x   = ASR wait + ASR + LLM + TTS wait + first piece's TTS        (distributions, added by convolution)
     v2v = endpoint + max(0, x - head start) + output                 head start: pause seen → turn over, if held
     starvation = what the second and the last clause are late for the end of the audio before them
 
@@ -46,7 +48,8 @@ class Calibration:
     prefill_tokens_per_s: float
     asr_rtf: float  # seconds of work a second of speech, the fixed window's cost included
     tts_rtf: float  # seconds of work a second of audio
-    tts_first_ms: float = 0.0  # the least any clause takes
+    tts_first_ms: float = 0.0  # to the first piece of a clause; 0: a clause comes in one piece
+    look_ms: float = 0.0  # one look whether the turn is over; it takes a core beside the LLM's prompt
     cores: int = 2
     asr_threads: int = 2
     llm_threads: int = 2  # 0: on a device of its own
@@ -132,6 +135,27 @@ def largest(
     return low, best
 
 
+@dataclass(frozen=True, slots=True)
+class _Jobs:
+    """One worker's jobs. Seconds: `own_s` of one that is waited for, `running_s` of the one that is found running.
+
+    `urgent`: the share of the worker's time that goes to jobs that are waited for.
+    """
+
+    own_s: float
+    running_s: float
+    urgent: float
+
+
+def _pieces(clause_s: float, first_s: float, clauses: float) -> _Jobs:
+    """A clause's work as the voice does it: a first piece, and the rest in two of about the same length."""
+    if not 0 < first_s < clause_s:
+        return _Jobs(clause_s, clause_s, 1 / clauses)
+    half = (clause_s - first_s) / 2
+    running = (first_s**2 + 2 * half**2) / clause_s  # a longer piece is found running more often
+    return _Jobs(first_s, running, first_s / (clause_s * clauses))
+
+
 class _Model:
     """The unknowns of the fixed point, for one number of sessions."""
 
@@ -141,6 +165,8 @@ class _Model:
         self.asr_s = calibration.asr_rtf * profile.speech_s
         self.clause_s = max(calibration.tts_first_ms / 1e3, calibration.tts_rtf * profile.first_clause_s)
         self.clauses = max(1.0, profile.answer_tokens / profile.first_clause_tokens)
+        self.asr = _Jobs(self.asr_s, self.asr_s, 1 / profile.asr_runs)
+        self.tts = _pieces(self.clause_s, calibration.tts_first_ms / 1e3, self.clauses)
         self.cycle = profile.speech_s + profile.answer_s + profile.pause_s + 0.5
         self.gain, self.moved = 0.5, 0.0
         self.generating = 0.0  # share of its cycle in which one session decodes
@@ -163,10 +189,8 @@ class _Model:
         # An answer that cannot be written or spoken in time lasts longer than its audio.
         written, spoken = p.answer_tokens * step_s, self.clause_s * self.clauses * slow_tts / (1 - self.tts_load)
         late = max(0.0, max(written, spoken) - p.answer_s)
-        work = self._mean_job(self.asr_s * slow_asr, self.asr_load, 1 / p.asr_runs) + prompt_s
-        work += p.first_clause_tokens * step_s + self._mean_job(
-            self.clause_s * slow_tts, self.tts_load, 1 / self.clauses
-        )
+        work = self._mean(self.asr, self.asr_load) * slow_asr + prompt_s + self._own_look_ms() / 1e3
+        work += p.first_clause_tokens * step_s + self._mean(self.tts, self.tts_load) * slow_tts
         ahead = p.held * (p.endpoint_ms - p.draft_after_ms) / 1e3
         v2v = (p.endpoint_ms + p.output_ms) / 1e3 + max(0.0, work - ahead)
         moved = p.speech_s + p.answer_s + p.pause_s + v2v + late - self.cycle
@@ -177,9 +201,14 @@ class _Model:
         self.cycle += self.gain * moved
         return abs(moved)
 
-    def _mean_job(self, service_s: float, load: float, urgent: float) -> float:
-        before = min(float(self.others), load * urgent / max(0.02, 1 - load * urgent))
-        return service_s * (1 + load * (0.5 + before))
+    def _mean(self, jobs: "_Jobs", load: float) -> float:
+        """Wait and service of an urgent job, s, while nothing else takes the cores."""
+        before = min(float(self.others), load * jobs.urgent / max(0.02, 1 - load * jobs.urgent))
+        return jobs.own_s + load * (0.5 * jobs.running_s + before * jobs.own_s)
+
+    def _own_look_ms(self) -> float:
+        """By how much the look at the end of turn, one thread beside the LLM's, delays the turn's own work."""
+        return self.c.look_ms * max(0.0, (self.c.llm_threads + 1) / self.c.cores - 1) if self.c.llm_threads else 0.0
 
     def _owed_s(self) -> tuple[float, float]:
         """Seconds by which the work of n turns exceeds the cycle: waited for before the answer, and within it."""
@@ -217,27 +246,25 @@ class _Model:
 
     def _v2v(self) -> Density:
         p = self.p
-        asr = self._job(
-            self.asr_s, self.asr_load, 1 / p.asr_runs, self.c.asr_threads, tts=self.tts_load, llm=self.llm_busy
-        )
-        work = add(asr, self._llm(p.prompt_tokens, p.first_clause_tokens), self._clause())
+        asr = self._job(self.asr, self.asr_load, self.c.asr_threads, tts=self.tts_load, llm=self.llm_busy)
+        work = later(add(asr, self._llm(p.prompt_tokens, p.first_clause_tokens), self._sound()), self._own_look_ms())
         if self.c.restore_ms and p.restore_share:
             work = mix([(p.restore_share, add(work, point(self.c.restore_ms))), (1 - p.restore_share, work)])
         ahead = later(work, -(p.endpoint_ms - p.draft_after_ms))
         both = mix([(p.held, ahead), (1 - p.held, work)])
         return later(both, p.endpoint_ms + p.output_ms + self._owed_s()[0] * 1e3)
 
-    def _clause(self) -> Density:
-        own = 1.0 if self.p.answer_tokens > self.p.first_clause_tokens else self.llm_busy
-        return self._job(self.clause_s, self.tts_load, 1 / self.clauses, self.c.tts_threads, asr=self.asr_load, llm=own)
+    def _sound(self, *, own: float = 0.0) -> Density:
+        """To the first piece of a clause; `own`: how surely this answer's own LLM is at work meanwhile."""
+        llm = 1 - (1 - own) * (1 - self.llm_busy)
+        return self._job(self.tts, self.tts_load, self.c.tts_threads, asr=self.asr_load, llm=llm)
 
-    def _job(self, service_s: float, load: float, urgent: float, threads: int, **busy: float) -> Density:
+    def _job(self, jobs: "_Jobs", load: float, threads: int, **busy: float) -> Density:
         """Wait and service of one urgent job in a worker that is `load` busy with others' jobs."""
         parts = []
         for share, slow in self._slowdowns(threads, **busy):
-            ms = service_s * slow * 1e3
-            service = spread(ms, self.p.spread)
-            rest = add(uniform(ms), queue(service, load * urgent, self.others))
+            service = spread(jobs.own_s * slow * 1e3, self.p.spread)
+            rest = add(uniform(jobs.running_s * slow * 1e3), queue(service, load * jobs.urgent, self.others))
             wait = mix([(1 - load, point(0.0)), (load, rest)])
             parts.append((share, add(wait, service)))
         return mix(parts)
@@ -262,10 +289,10 @@ class _Model:
         p = self.p
         late = 0.0
         if self.clauses > 1:
-            second = add(self._llm(0, p.first_clause_tokens), self._clause())
+            second = add(self._llm(0, p.first_clause_tokens), self._sound(own=1.0))
             late = quantile(second, 0.95) - p.first_clause_s * 1e3
             rest = max(0, p.answer_tokens - p.first_clause_tokens)
-            last = add(self._llm(0, rest), self._clause())
+            last = add(self._llm(0, rest), self._sound(own=1.0))
             late = max(late, quantile(last, 0.95) - (p.answer_s - p.first_clause_s) * 1e3)
         return max(0.0, late)
 

@@ -13,7 +13,7 @@ from appliance.errors import UsageError
 if TYPE_CHECKING:
     from appliance.bench.load import Point
     from appliance.capacity.limiter import Objectives
-    from appliance.capacity.predict import Calibration
+    from appliance.capacity.predict import Calibration, TurnProfile
     from appliance.config import Config
 
 
@@ -35,7 +35,7 @@ def load(
     Example: appliance bench load --tier tiny --closed 1,2,4
     """
     from appliance.bench.load import safe_sessions, write_turns
-    from appliance.capacity.predict import TurnProfile, predict
+    from appliance.capacity.predict import predict
     from appliance.capacity.tts import plan_tts
     from appliance.config import load as load_config
 
@@ -44,8 +44,8 @@ def load(
     settings = load_config(config, None if config else tier)
     objectives = _objectives(objective, settings)
     loads = _numbers(closed or open_, whole=bool(closed))
-    points, speeds = asyncio.run(_measure(settings, objectives, loads, bool(closed), turns, seconds, limiter))
-    foreseen = {n: predict(speeds, TurnProfile(), int(n)).v2v_ms_p95 for n in loads} if closed else {}
+    points, speeds, asked = asyncio.run(_measure(settings, objectives, loads, bool(closed), turns, seconds, limiter))
+    foreseen = {n: predict(speeds, asked, int(n)).v2v_ms_p95 for n in loads} if closed else {}
     if out is not None:
         write_turns(out, points)
     if not as_json:
@@ -73,10 +73,14 @@ async def _measure(
     turns: int,
     seconds: float,
     limiter: bool,
-) -> "tuple[list[Point], Calibration]":
-    """The points, and the speeds of the engines alone, measured anew and stored for `run`'s speed limit."""
+) -> "tuple[list[Point], Calibration, TurnProfile]":
+    """The points, the speeds of the engines alone, measured anew and stored for `run`'s speed limit, and the mean turn.
+
+    The mean turn is that of the first point; with the speeds it predicts the others.
+    """
     from appliance.app import Appliance
     from appliance.bench.load import closed_loop, open_loop
+    from appliance.bench.workload import gather, profile
     from appliance.demo import questions
     from appliance.service import calibrate
     from appliance.service.ceiling import ceiling
@@ -89,10 +93,13 @@ async def _measure(
     async with Appliance(settings) as box:
         speeds = await calibrate.measure(box)
         calibrate.remember(box, speeds)
+        first = box.bus.subscribe(durable=True)
+        gathering = asyncio.create_task(gather(first))
         for load_ in loads:
             print(f"measuring {load_:g} {'sessions' if closed else 'arrivals a second'} …", file=sys.stderr)
             if closed:
                 points.append(await closed_loop(box, files, int(load_), turns, objectives))
+                first.close()
                 continue
             reception = watch = None
             if limiter:
@@ -104,9 +111,10 @@ async def _measure(
                     asyncio.create_task(reception.run()),
                 ]
             points.append(await open_loop(box, files, load_, seconds, objectives, reception=reception))
+            first.close()
             for task in watch or ():
                 task.cancel()
-    return points, speeds
+        return points, speeds, profile(await gathering)
 
 
 def _objectives(path: Path | None, settings: "Config") -> "Objectives":

@@ -172,7 +172,7 @@ class Answering:
         held = attempt.thought_ahead
         saved = 0.0
         if held and stamps.over is not None and stamps.thinking is not None:
-            saved = ms(stamps.thinking, min(stamps.over, stamps.first_chunk or stamps.over))
+            saved = max(0.0, ms(stamps.thinking, min(stamps.over, stamps.first_chunk or stamps.over)))
         return Speculation(
             tries=self.hearing.tries_ahead + held,
             held=held,

@@ -24,7 +24,8 @@ class Stamps:
     """Instants along the critical path; None until reached."""
 
     last_speech: float
-    over: float | None = None
+    over: float | None = None  # the policy held the turn for over
+    released: float | None = None  # from here on it may be heard
     transcript: float | None = None
     thinking: float | None = None
     first_token: float | None = None
@@ -46,10 +47,12 @@ class Attempt:
         said: str = "",
         language: str | None = None,
         eager: Callable[[], bool] = lambda: False,
+        ready: Callable[[], None] = lambda: None,
     ) -> None:
         """`audio`: what is still to be transcribed; `said`: the turn's words before it; `language` None: as configured.
 
-        `eager` is asked once, when the transcript is there: may it think at once?
+        `eager` is asked once, when the transcript is there: may it think at once? `ready` is called when the first
+        sound is there; it may release the attempt.
         """
         self.turn = turn
         self.stamps = Stamps(last_speech)
@@ -70,6 +73,8 @@ class Attempt:
         self._said = said
         self._language = language
         self._eager = eager
+        self._ready = ready
+        self._act: Callable[[], None] | None = None  # what a skill does once its answer may be heard
         self._generation: Generation | None = None
         self._clauses: asyncio.Queue[Clause | None] = asyncio.Queue(maxsize=64)  # more than any answer has
         self.task = asyncio.create_task(self._run(), name=f"turn-{turn}")
@@ -82,18 +87,23 @@ class Attempt:
 
     @property
     def thought_ahead(self) -> bool:
-        """The LLM started on it before the turn was over."""
+        """The LLM started on it while the turn could still go on."""
         return self.stamps.thinking is not None and (
-            self.stamps.over is None or self.stamps.thinking < self.stamps.over
+            self.stamps.released is None or self.stamps.thinking < self.stamps.released
         )
+
+    @property
+    def preparing(self) -> bool:
+        """It is under way and has no sound yet."""
+        return self.stamps.first_chunk is None and not self.task.done()
 
     def think(self) -> None:
         """Let the LLM start on the draft, held back."""
         self._may_think.set()
 
-    def release(self, at: float) -> None:
-        """The turn is over: what is held is heard, the rest follows."""
-        self.stamps.over = at
+    def release(self, over: float) -> None:
+        """The turn, over since the instant `over`, is closed: what is held is heard, the rest follows."""
+        self.stamps.over, self.stamps.released = over, self._desk.clock.now()
         self._may_think.set()
         self._released.set()
 
@@ -159,6 +169,9 @@ class Attempt:
         self.reply += clean
         await self._pass_on([*chunker.feed(clean), *chunker.flush()])
         await self._clauses.put(None)
+        if self._act is not None:
+            await self._released.wait()
+            self._act()
 
     async def _words(self, transcript: Transcript) -> AsyncIterator[str]:
         """The answer's raw text as it comes: from a skill where one knows it, else from the LLM."""
@@ -166,10 +179,8 @@ class Attempt:
         if desk.skills is not None:
             known = desk.skills.answer(desk.session, transcript.text, transcript.language)
             if known is not None:
-                self.skill = known.skill
+                self.skill, self._act = known.skill, known.act
                 yield known.text
-                await self._released.wait()
-                known.act()
                 return
         ahead = desk.settings.speculation.tokens_ahead
         limit = min(desk.settings.answer.max_tokens, desk.conduct().max_tokens)
@@ -246,6 +257,7 @@ class Attempt:
         if self.stamps.first_chunk is None:
             self.stamps.first_chunk = self._desk.clock.now()
             self._sound_ready.set()
+            self._ready()
             await self._released.wait()
             await self._unheld.wait()
             self._desk.player.begin(self.turn)

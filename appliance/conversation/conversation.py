@@ -15,6 +15,7 @@ import numpy as np
 from appliance import events
 from appliance.audio.levels import dbfs
 from appliance.audio.ports import Block, Source
+from appliance.clock import ms
 from appliance.conversation.alert import Alert
 from appliance.conversation.answering import Answering
 from appliance.conversation.attempt import Attempt
@@ -31,7 +32,7 @@ from appliance.turns.guards import Steady
 
 # Below this peak a block is silence whatever the model would say, and it is not asked. -70 dBFS.
 _SILENT_PEAK = 10 ** (-70 / 20)
-_LOOK_WITHOUT_DRAFT_MS = 450.0  # of silence: long speech is long in drafting, and its end is heard sooner
+_OPEN_MS = 1000.0  # so long a turn that is over waits for its answer's first sound; then it is closed without
 _HEARD_EVERY = 8  # blocks between two progress events of an answer
 
 
@@ -102,6 +103,9 @@ class Conversation:
         if self._answering is not None:
             await self._cut_answer()
             self._become(State.LISTENING if self._hearing is None else State.HEARING)
+        elif self._hearing is not None and self._hearing.over_since is not None:
+            self._gate.end_turn()
+            await self._drop(self._hearing, "interrupted")
 
     def finish_turn(self) -> None:
         """The person says by a key that they are done; the turn is over with the next block."""
@@ -115,12 +119,13 @@ class Conversation:
         self._blocks += 1
         silent = self.muted or float(np.abs(block.samples).max()) < _SILENT_PEAK
         probability = 0.0 if silent else await desk.engines.vad.probability(desk.session, block.samples)
+        level = dbfs(block.samples)
         desk.bus.publish(
             events.Level(
                 at=block.captured_at,
                 session=desk.session,
                 turn=self._hearing.turn if self._hearing else 0,
-                input_dbfs=dbfs(block.samples),
+                input_dbfs=level,
                 speech=probability,
                 output_dbfs=desk.player.output_dbfs,
             )
@@ -129,7 +134,7 @@ class Conversation:
             self._hearing.voiced_blocks += 1
             self._hearing.voiced_sum += probability
         self._alert.note(block.start, probability)
-        for event in self._gate.feed(probability, block.start):
+        for event in self._gate.feed(probability, block.start, level):
             await self._on(event)
         self._alert.weigh(self._answering if self._hearing is None else None, block.start, self._tape)
         if self._answering is not None and self._blocks % _HEARD_EVERY == 0:
@@ -193,9 +198,6 @@ class Conversation:
         audio = self._tape.cut(hearing.take_from)
         if hearing.attempt is None and not self._judgement.not_speech(hearing, audio) and desk.conduct().drafts:
             hearing.attempt = self._attempt(hearing)
-        if desk.settings.draft_first and hearing.attempt is not None:
-            hearing.next_look_ms = _LOOK_WITHOUT_DRAFT_MS
-            return
         hearing.look(desk, audio)
         hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
 
@@ -203,9 +205,6 @@ class Conversation:
         audio = self._tape.cut(hearing.start)
 
         def eager() -> bool:
-            if self._desk.settings.draft_first and hearing.silence_ms > 0 and hearing.audio_score is None:
-                hearing.look(self._desk, self._tape.cut(hearing.take_from))
-                hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
             return hearing.silence_ms > 0 and self._judgement.may_think(hearing, self._judgement.decide(hearing))
 
         return Attempt(
@@ -216,6 +215,7 @@ class Conversation:
             said=hearing.said,
             language=self._judgement.heard_in,
             eager=eager,
+            ready=partial(self._sound_ready, hearing),
         )
 
     async def _consider(self, hearing: Hearing) -> None:
@@ -234,16 +234,40 @@ class Conversation:
         desk = self._desk
         decision = self._judgement.decide(hearing)
         self._publish(self._judgement.looked(hearing, decision, at=self._tape.at))
+        may_think = hearing.attempt is not None and self._judgement.may_think(hearing, decision)
         if decision.end:
-            await self._turn_over(hearing, decision.reason)
-            return
-        if hearing.attempt is not None and self._judgement.may_think(hearing, decision):
+            if not may_think or not self._stays_open(hearing):
+                await self._turn_over(hearing, decision.reason)
+                return
+        elif hearing.over_since is not None:
+            hearing.over_since = None
+            self._become(State.PAUSE)
+        if hearing.attempt is not None and may_think:
             hearing.attempt.think()
-        # A look takes a core for longer than a block: none that could not change the end any more.
-        due = hearing.silence_ms >= hearing.next_look_ms
+        # A look takes a core for longer than a block: none beside a draft, whose words tell more, but for the first,
+        # and none that could not change the end any more.
+        due = hearing.silence_ms >= hearing.next_look_ms and not hearing.words_coming
         if due and decision.wait_ms > self._judgement.next_look_ms(hearing.silence_ms):
             hearing.look(desk, self._tape.cut(hearing.take_from))
             hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
+
+    def _stays_open(self, hearing: Hearing) -> bool:
+        """Until its answer can sound, a turn that is over may as well go on: then nobody was cut off."""
+        now = self._desk.clock.now()
+        if hearing.over_since is None:
+            hearing.over_since = now
+            self._become(State.THINKING)
+        preparing = hearing.attempt is not None and hearing.attempt.preparing
+        return self._paced and preparing and ms(hearing.over_since, now) < _OPEN_MS
+
+    def _sound_ready(self, hearing: Hearing) -> None:
+        """The answer to what was said up to here could sound now: it does if the turn is over."""
+        if self._hearing is not hearing or hearing.over_since is None or hearing.over_answer or self._answering:
+            return
+        decision = self._judgement.decide(hearing)
+        if decision.end:
+            self._declare_over(hearing, decision.reason)
+            self._answer(hearing, decision.reason)
 
     def _read_along(self, hearing: Hearing) -> None:
         """In a long stretch of speech, transcribe now and then what was said so far."""
@@ -256,12 +280,7 @@ class Conversation:
             )
 
     async def _turn_over(self, hearing: Hearing, reason: str) -> None:
-        desk = self._desk
-        now = desk.clock.now()
-        self._publish(
-            events.TurnEnded(at=now, last_speech_at=hearing.last_speech_at, reason=reason, **self._of(hearing))
-        )
-        self._gate.end_turn()
+        self._declare_over(hearing, reason)
         if self._answering is not None:  # a key, or the end of the input, before it was decided: it was meant
             hearing.over_answer = False
             await self._cut_answer()
@@ -271,8 +290,21 @@ class Conversation:
                 await self._drop(hearing, why_not)
                 return
             hearing.attempt = self._attempt(hearing)
-        attempt = hearing.release()
-        attempt.release(now)
+        self._answer(hearing, reason)
+
+    def _declare_over(self, hearing: Hearing, reason: str) -> None:
+        if hearing.over_since is None:
+            hearing.over_since = self._desk.clock.now()
+        self._publish(
+            events.TurnEnded(
+                at=hearing.over_since, last_speech_at=hearing.last_speech_at, reason=reason, **self._of(hearing)
+            )
+        )
+        self._gate.end_turn()
+
+    def _answer(self, hearing: Hearing, reason: str) -> None:
+        desk, attempt = self._desk, hearing.release()
+        attempt.release(desk.clock.now() if hearing.over_since is None else hearing.over_since)
         self._hearing = None
         desk.turn_began(self.session)
         self._answering = Answering(desk, hearing, attempt, reason, self._station)

@@ -47,7 +47,6 @@ class TalkSettings:
     answer: Sampling = field(default_factory=Sampling)
     speculation: SpeculationSettings = field(default_factory=SpeculationSettings)
     partial_every_s: float = 4.0  # of speech without a pause; 0: none
-    draft_first: bool = False  # on two cores: a look beside the draft would only make both late
     sorry: str = "Sorry, something went wrong. Please ask again."
 
 

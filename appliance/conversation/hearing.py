@@ -41,6 +41,7 @@ class Hearing:
     said: str = ""  # words of the long turn's earlier stretches; they are not transcribed again
     base: int = 0  # where the stretch begins that is not yet in `said`; 0: at take_from
     audio_score: float | None = None
+    over_since: float | None = None  # the instant from which on the policy has held the turn for over
     next_look_ms: float = 0.0
     tries: int = 0  # attempts begun
     tries_ahead: int = 0  # of those thrown away, the ones that the LLM had started on
@@ -142,7 +143,7 @@ class Hearing:
         if draft is not None and draft.text and self.last_sample - self.start >= _LONG_SAMPLES:
             self.said, self.base = draft.text, self.last_sample
         self.silence_ms = 0.0
-        self.audio_score = None
+        self.audio_score = self.over_since = None
         self.next_look_ms = 0.0
         self._stop_looking()
         await self.drop_attempt()

@@ -25,6 +25,7 @@ class Trimmer:
         self._silence = silence
         self._held = np.zeros(0, np.float32)
         self._begun = False
+        self._rise = np.linspace(0.0, 1.0, min(self._fade, self._lead), dtype=np.float32)  # what is left of it
         self.dropped = 0
 
     def feed(self, audio: Audio) -> Audio:
@@ -43,8 +44,9 @@ class Trimmer:
             self.dropped += begin
         self._held = pending[end:]
         ready = np.array(pending[begin:end], np.float32)
-        if not self._begun:
-            _ramp(ready, min(self._fade, self._lead), rising=True)
+        rising = min(len(self._rise), len(ready))  # the first piece may be shorter than the fade
+        ready[:rising] *= self._rise[:rising]
+        self._rise = self._rise[rising:]
         self._begun = True
         return ready
 
@@ -53,16 +55,6 @@ class Trimmer:
         if not self._begun:
             return self._held[:0]
         tail = np.array(self._held[: self._tail], np.float32)
-        _ramp(tail, self._fade, rising=False)
+        length = min(self._fade, len(tail))
+        tail[len(tail) - length :] *= np.linspace(1.0, 0.0, length, dtype=np.float32)
         return tail
-
-
-def _ramp(audio: Audio, length: int, *, rising: bool) -> None:
-    """Fade `length` samples of `audio` in place, in at its start or out at its end."""
-    length = min(length, len(audio))
-    if length:
-        ramp = np.linspace(0.0, 1.0, length, dtype=np.float32)
-        if rising:
-            audio[:length] *= ramp
-        else:
-            audio[-length:] *= ramp[::-1]

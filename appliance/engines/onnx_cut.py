@@ -4,15 +4,20 @@ Owns the few fields of the protobuf wire format that this takes: a model is a li
 and nodes name what they read and write. Knows nothing of what the model does.
 
 Field numbers are those of onnx.proto: ModelProto.graph 7; GraphProto.node 1, initializer 5, input 11, output 12,
-value_info 13; NodeProto.input 1, output 2, name 3, op_type 4; TensorProto.name 8; ValueInfoProto.name 1, type 2.
+value_info 13; NodeProto.input 1, output 2, name 3, op_type 4; TensorProto.data_type 2, name 8, raw_data 9;
+ValueInfoProto.name 1, type 2.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 _GRAPH = 7
 _NODE, _INITIALIZER, _INPUT, _OUTPUT, _VALUE_INFO = 1, 5, 11, 12, 13
 _VARINT, _I64, _BYTES, _I32 = 0, 1, 2, 5
+_FLOAT_TYPE, _INT64_TYPE = 1, 7  # TensorProto.data_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +42,17 @@ class Graph:
         self._made_by = {name: node for node in self.nodes for name in node.outputs}
         self.outputs = [_text(value, 1) for number, value, _ in self._graph if number == _OUTPUT]
 
-    def part(self, outputs: list[str], given: dict[str, tuple[int | str, ...]] | None = None) -> bytes:
-        """A model of only what `outputs` need. Float tensors in `given` become inputs of the stated shape."""
-        given = given or {}
+    def part(
+        self,
+        outputs: list[str],
+        given: dict[str, tuple[int | str, ...]] | None = None,
+        numbers: dict[str, int] | None = None,
+    ) -> bytes:
+        """A model of only what `outputs` need. Float tensors in `given` become inputs of the stated shape.
+
+        `numbers`: stored int64 tensors of one element that get another value.
+        """
+        given, numbers = given or {}, numbers or {}
         needed, nodes = self._needed(outputs, set(given))
         kept: list[bytes] = []
         for number, value, raw in self._graph:
@@ -48,7 +61,8 @@ class Graph:
                 continue
             if number == _NODE and id(raw) not in nodes:
                 continue
-            kept.append(bytes(raw))
+            name = _text(value, 8) if number == _INITIALIZER else ""
+            kept.append(_one_number(name, numbers[name]) if name in numbers else bytes(raw))
         kept += [_nested(_INPUT, _float_tensor(name, shape)) for name, shape in given.items()]
         kept += [_nested(_OUTPUT, _nested(1, name.encode())) for name in outputs]
         graph = _nested(_GRAPH, b"".join(kept))
@@ -56,9 +70,27 @@ class Graph:
 
     def shape(self, initializer: str) -> tuple[int, ...]:
         """Sizes of a stored tensor. KeyError when there is none of that name."""
+        return tuple(_dimensions(self._tensor(initializer)))
+
+    def floats(self, initializer: str) -> NDArray[np.float32]:
+        """A stored float tensor. KeyError when there is none of that name, or its values are stored otherwise."""
+        tensor = self._tensor(initializer)
+        if _kind(tensor) != _FLOAT_TYPE or not (data := _raw_data(tensor)):
+            raise KeyError(initializer)
+        return np.frombuffer(data, "<f4").reshape(self.shape(initializer))
+
+    def numbers(self) -> dict[str, int]:
+        """The stored int64 tensors of one element."""
+        found = {}
+        for number, value, _ in self._graph:
+            if number == _INITIALIZER and _kind(value) == _INT64_TYPE and len(data := _raw_data(value)) == 8:
+                found[_text(value, 8)] = int.from_bytes(data, "little", signed=True)
+        return found
+
+    def _tensor(self, initializer: str) -> memoryview:
         for number, value, _ in self._graph:
             if number == _INITIALIZER and _text(value, 8) == initializer:
-                return tuple(_dimensions(value))
+                return value
         raise KeyError(initializer)
 
     def _needed(self, outputs: list[str], given: set[str]) -> tuple[set[str], set[int]]:
@@ -121,6 +153,21 @@ def _varint(data: memoryview, at: int) -> tuple[int, int]:
 
 def _text(message: memoryview, wanted: int) -> str:
     return next((bytes(value).decode() for number, value, _ in _fields(message) if number == wanted), "")
+
+
+def _kind(tensor: memoryview) -> int:
+    return next((_varint(value, 0)[0] for number, value, _ in _fields(tensor) if number == 2), 0)
+
+
+def _raw_data(tensor: memoryview) -> bytes:
+    return next((bytes(value) for number, value, _ in _fields(tensor) if number == 9), b"")
+
+
+def _one_number(name: str, value: int) -> bytes:
+    """The field of a stored int64 tensor of shape (1,)."""
+    kind = _number(1 << 3) + _number(1) + _number(2 << 3) + _number(_INT64_TYPE)
+    tensor = kind + _nested(8, name.encode()) + _nested(9, value.to_bytes(8, "little", signed=True))
+    return _nested(_INITIALIZER, tensor)
 
 
 def _dimensions(tensor: memoryview) -> Iterator[int]:

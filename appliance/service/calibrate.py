@@ -28,6 +28,7 @@ from appliance.store.database import default_path
 
 # As long as an ordinary question: a recogniser with a least window is relatively slower on short ones.
 _SENTENCE = "The weather tomorrow will be mild and dry."
+_CLAUSE = "The weather tomorrow"  # as short as a first clause
 _PROMPT = "Tell me something about the following words: " + "sun rain wind snow cloud storm river lake hill tree " * 6
 _TOKENS = 8  # decode steps measured a batch size
 _BATCHES = (1, 2, 4, 8)
@@ -61,6 +62,7 @@ async def measure(box: Appliance) -> Calibration:
         asr_rtf=await _recognition(box, spoken),
         tts_rtf=tts_rtf,
         tts_first_ms=tts_first_ms,
+        look_ms=await _look(box, spoken),
         cores=cores(),
         asr_threads=box.config.asr.threads,
         llm_threads=0 if box.config.llm.gpu_layers else box.config.llm.threads,
@@ -136,21 +138,33 @@ async def _prefill(box: Appliance) -> float:
 
 
 async def _voice(box: Appliance) -> tuple[Audio, float, float]:
-    """Audio at 16 kHz of one sentence, the voice's real-time factor, and ms to the first audio of a short clause."""
+    """Audio at 16 kHz of one sentence, the voice's real-time factor, and ms to the first piece of a short clause."""
 
-    async def say(text: str) -> tuple[Audio, int]:
+    async def say(text: str) -> tuple[Audio, int, float]:
+        started, first = monotonic(), 0.0
         speech = box.engines.synthesizer.synthesize(text, priority=Priority.FINAL, deadline=0.0, cancel=CancelToken())
-        pieces = [piece async for piece in speech]
+        pieces = []
+        async for piece in speech:
+            first = first or (monotonic() - started) * 1000
+            pieces.append(piece)
         if not pieces:
             raise ApplianceError("the voice said nothing", "try: appliance doctor")
-        return np.concatenate([piece.audio for piece in pieces]), pieces[0].sample_rate
+        return np.concatenate([piece.audio for piece in pieces]), pieces[0].sample_rate, first
 
     started = monotonic()
-    audio, rate = await say(_SENTENCE)
+    audio, rate, _ = await say(_SENTENCE)
     took = monotonic() - started
-    started = monotonic()
-    await say("Yes.")
-    return Resampler(rate, RATE).push(audio, last=True), took / (len(audio) / rate), (monotonic() - started) * 1000
+    first = median([(await say(_CLAUSE))[2] for _ in range(3)])
+    return Resampler(rate, RATE).push(audio, last=True), took / (len(audio) / rate), first
+
+
+async def _look(box: Appliance, spoken: Audio) -> float:
+    async def once() -> float:
+        started = monotonic()
+        await box.engines.end_of_turn.score(spoken, CancelToken())
+        return (monotonic() - started) * 1000
+
+    return median([await once() for _ in range(3)])
 
 
 async def _recognition(box: Appliance, spoken: Audio) -> float:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from appliance.engines.ports import BLOCK, RATE, Audio
+from appliance.turns.fade import Fade
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +22,7 @@ class GateSettings:
     min_speech_ms: float = 96.0  # voiced time before anyone is disturbed; "yes" has 200 to 300
     start_window_ms: float = 256.0  # the voiced blocks of a start lie within it, so that "st-op" is one start
     min_resume_ms: float = 64.0  # voiced time that ends a pause; a click has one block
-    pause_ms: float = 32.0  # unvoiced time that makes a pause; the probability itself lags by about 70
+    pause_ms: float = 32.0  # unvoiced time that makes a pause; the probability itself lags by about 70, see turns.fade
     pre_roll_ms: float = 500.0  # taken from before the first voiced block
     max_turn_ms: float = 120_000.0
 
@@ -80,6 +81,8 @@ class Gate:
         self._first: int | None = None  # first voiced sample of the open turn
         self._last = 0  # one past the last voiced sample of the open turn
         self._paused = False
+        self._fade = Fade()
+        self._fading = False  # paused by the level, while the probability has yet to fall
         self._held_off = False  # after a cap in mid-speech: wait for quiet before the next turn
         self._capped = False
         self._run: list[int] = []  # starts of recent voiced blocks that are not yet a start or a resumption
@@ -93,8 +96,11 @@ class Gate:
         """A turn is open and not in a pause."""
         return self._first is not None and not self._paused
 
-    def feed(self, probability: float, start: int) -> tuple[GateEvent, ...]:
-        """The events of the block of 512 samples at `start`. Missing blocks before it count as silence."""
+    def feed(self, probability: float, start: int, level_db: float | None = None) -> tuple[GateEvent, ...]:
+        """The events of the block of 512 samples at `start`. Missing blocks before it count as silence.
+
+        With its level (dBFS) a pause is found before the probability has fallen.
+        """
         if start < self._next:
             raise ValueError(f"the block at {start} lies before the end of the last one at {self._next}")
         self._next = start + BLOCK
@@ -103,7 +109,8 @@ class Gate:
             return ()
         if self._first is None:
             return self._idle(probability, start)
-        events = self._pausing(probability, start) if self._paused else self._voiced(probability, start)
+        follow = self._pausing if self._paused else self._voiced
+        events = follow(probability, start, level_db)
         return events + self._cap(start + BLOCK)
 
     def end_turn(self) -> None:
@@ -128,21 +135,33 @@ class Gate:
         if first is None:
             return ()
         self._first, self._last, self._paused = first, start + BLOCK, False
+        self._fade.reset()
         take_from = max(self._floor, first - _samples(self._settings.pre_roll_ms), 0)
         return (SpeechStart(first, take_from),)
 
-    def _voiced(self, probability: float, start: int) -> tuple[GateEvent, ...]:
+    def _voiced(self, probability: float, start: int, level_db: float | None) -> tuple[GateEvent, ...]:
         end = start + BLOCK
+        self._fading = False
         if probability >= self._settings.stop_probability:
-            self._last = end
-            return ()
+            self._fading = self._fade.spoken(probability, level_db)
+            if not self._fading:
+                self._last = end
+                return ()
         if end - self._last < _samples(self._settings.pause_ms):
             return ()
         self._paused = True
         return (Pause(self._last), self._silence(end))
 
-    def _pausing(self, probability: float, start: int) -> tuple[GateEvent, ...]:
+    def _pausing(self, probability: float, start: int, level_db: float | None) -> tuple[GateEvent, ...]:
         end = start + BLOCK
+        if self._fading and probability >= self._settings.stop_probability:
+            back = self._fade.tail(level_db)
+            if back is False:
+                return (self._silence(end),)
+            if back is None:  # it was no pause at all
+                began, self._paused, self._last = self._last, False, end
+                return (Resume(began),)
+        self._fading = self._fading and probability >= self._settings.stop_probability
         first = self._gathered(probability, start, self._settings.min_resume_ms)
         if first is not None:
             self._paused, self._last = False, end

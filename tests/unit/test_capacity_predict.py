@@ -14,8 +14,8 @@ from appliance.capacity.predict import Calibration, TurnProfile, largest, predic
 from appliance.errors import UsageError
 
 # Speeds in the order of two cores with the tiny pack and with the starter pack, and of a GPU box.
-TINY = Calibration(((1, 19.0), (4, 50.0), (8, 95.0)), 190.0, asr_rtf=0.07, tts_rtf=0.11, tts_first_ms=90.0)
-STARTER = Calibration(((1, 40.0), (4, 85.0), (8, 122.0)), 100.0, asr_rtf=0.12, tts_rtf=0.11, tts_first_ms=120.0)
+TINY = Calibration(((1, 10.0), (4, 24.0), (8, 36.0)), 350.0, asr_rtf=0.06, tts_rtf=0.11, tts_first_ms=65.0)
+STARTER = Calibration(((1, 23.0), (4, 42.0), (8, 80.0)), 130.0, asr_rtf=0.11, tts_rtf=0.11, tts_first_ms=75.0)
 GPU = Calibration(
     ((1, 6.0), (8, 8.0), (32, 14.0)), 4000.0, 0.03, 0.03, 40.0, cores=16, asr_threads=4, llm_threads=0, tts_threads=4
 )
@@ -29,6 +29,7 @@ class Turn:
     started: float = 0.0
     tokens: int = 0
     prompt: int = 0
+    paused: bool = False  # the first clause is being spoken
     ready: list[float] = field(default_factory=list)
 
 
@@ -37,7 +38,7 @@ class Job:
     kind: str  # "asr", "tts"
     turn: Turn | None  # None: a draft that is thrown away
     left: float
-    clause: int = 0
+    sound: bool = True  # the first piece of a clause, which can be played
 
 
 class Simulation:
@@ -87,7 +88,7 @@ class Simulation:
             if kind not in self.running and self.queues[kind]:
                 self.running[kind] = heapq.heappop(self.queues[kind])[2]
         if "llm" not in self.running and self.generating:
-            self.stepping = [turn for turn in self.generating if turn.prompt == 0]
+            self.stepping = [turn for turn in self.generating if turn.prompt == 0 and not turn.paused]
             budget, self.chunk = 128, []
             for turn in self.generating:
                 if turn.prompt and budget > 0:
@@ -95,14 +96,18 @@ class Simulation:
                     budget += turn.tokens
                     self.chunk.append(turn)
             took = sum(-turn.tokens for turn in self.chunk) / self.c.prefill_tokens_per_s
-            self.running["llm"] = took + (self.c.step(len(self.stepping)) / 1e3 if self.stepping else 0.0)
+            if self.stepping or self.chunk:
+                self.running["llm"] = took + (self.c.step(len(self.stepping)) / 1e3 if self.stepping else 0.0)
 
     def finish(self, engine: str) -> None:
         job = self.running.pop(engine)
         if engine == "llm":
             self.step_done()
         elif isinstance(job, Job) and job.turn is not None:
-            self.heard(job.turn) if engine == "asr" else self.spoken(job.turn)
+            if engine == "asr":
+                self.heard(job.turn)
+            elif job.sound:
+                self.spoken(job.turn)
 
     def heard(self, turn: Turn) -> None:
         turn.prompt = self.p.prompt_tokens
@@ -120,11 +125,18 @@ class Simulation:
                 work = max(self.c.tts_first_ms / 1e3, self.c.tts_rtf * self.p.first_clause_s)
                 if turn.tokens % every and done:
                     work *= (turn.tokens % every) / every
-                self.queue(Job("tts", turn, self.vary(work)), 0 if turn.tokens == first else 20)
+                urgency = 0 if turn.tokens == first else 20
+                turn.paused = turn.tokens == first
+                work = self.vary(work)
+                sound = min(work, self.vary(self.c.tts_first_ms / 1e3) if self.c.tts_first_ms else work)
+                self.queue(Job("tts", turn, sound), urgency)
+                for _ in range(2 if work > sound else 0):
+                    self.queue(Job("tts", turn, (work - sound) / 2, sound=False), max(urgency, 10))
             if done:
                 self.generating.remove(turn)
 
     def spoken(self, turn: Turn) -> None:
+        turn.paused = False
         turn.ready.append(self.now)
         if len(turn.ready) == -(-self.p.answer_tokens // self.p.first_clause_tokens):
             self.finished(turn)
@@ -208,7 +220,7 @@ SPEEDS = st.builds(
 def test_one_more_session_never_makes_it_quicker(calibration: Calibration, sessions: int) -> None:
     fewer, more = (predict(calibration, TurnProfile(), n) for n in (sessions, sessions + 1))
     # The grid and the iteration leave a few hundredths of noise; far beyond any objective the cycle itself is late.
-    if fewer.v2v_ms_p95 > 8000 or fewer.starvation_ms_p95 > 2000:
+    if fewer.v2v_ms_p95 > 5000 or fewer.starvation_ms_p95 > 2000:
         return
     # Where the voice is the narrow place, waiting moves from before the answer into it: both count.
     lateness = more.v2v_ms_p95 + more.starvation_ms_p95, fewer.v2v_ms_p95 + fewer.starvation_ms_p95
@@ -220,9 +232,9 @@ def test_one_more_session_never_makes_it_quicker(calibration: Calibration, sessi
 
 
 def test_the_limit_is_the_largest_number_inside_both_objectives() -> None:
-    best, prediction = largest(TINY, TurnProfile(), v2v_ms_p95=1800, starvation_ms_p95=100)
-    assert best == 3
-    assert prediction.v2v_ms_p95 <= 1800 < predict(TINY, TurnProfile(), 4).v2v_ms_p95
+    best, prediction = largest(TINY, TurnProfile(), v2v_ms_p95=1300, starvation_ms_p95=100)
+    assert best > 1
+    assert prediction.v2v_ms_p95 <= 1300 < predict(TINY, TurnProfile(), best + 1).v2v_ms_p95
     none, alone = largest(STARTER, TurnProfile(), v2v_ms_p95=800, starvation_ms_p95=100)
     assert none == 0
     assert alone.sessions == 1
@@ -253,7 +265,7 @@ def test_a_broken_calibration_is_refused(broken: Calibration) -> None:
 
 
 def test_steps_lie_on_straight_lines_between_and_beyond_the_measured_batches() -> None:
-    assert TINY.step(1) == 19
-    assert TINY.step(2.5) == pytest.approx(34.5)
-    assert TINY.step(12) == pytest.approx(140)
+    assert TINY.step(1) == 10
+    assert TINY.step(2.5) == pytest.approx(17)
+    assert TINY.step(12) == pytest.approx(48)
     assert replace(TINY, step_ms=((2, 30.0),)).step(4) == 60

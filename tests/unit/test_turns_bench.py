@@ -23,16 +23,17 @@ from appliance.bench.traces import Cache, PauseTrace, Trace
 from appliance.engines.ports import BLOCK, RATE, Audio, Word
 from appliance.turns.endpoint import Endpoint, EndpointSettings
 
-FREE = Costs(0.0, 0.0, 0.0)
+FREE = Costs(0.0, 0.0, 0.0, 0.0)
 
 
 def trace(name: str, *, inner: float, end: float, pause_blocks: int = 20) -> Trace:
     """Half a second of speech, a pause with score `inner`, half a second, the end with score `end`."""
     half = RATE // 2
     looks = (1, 6, 9, 13, 18, 25)
-    first = PauseTrace(half, half, half + pause_blocks * BLOCK, {b: inner for b in looks if b < pause_blocks})
+    scores = {b: inner for b in looks if b < pause_blocks}
+    first = PauseTrace(half, half, half + pause_blocks * BLOCK, scores, scores)
     finish = 2 * half + pause_blocks * BLOCK
-    last = PauseTrace(finish, finish, None, dict.fromkeys(looks, end))
+    last = PauseTrace(finish, finish, None, dict.fromkeys(looks, end), dict.fromkeys(looks, end))
     return Trace(name, "question", False, "report", "en", False, finish, 0, [first, last])
 
 
@@ -51,7 +52,7 @@ def test_stock_ends_on_a_good_score_and_else_waits_for_its_fallback() -> None:
     assert point(doubtful, stock(192.0, FREE)).delay_ms == 3000.0
     fooled = [trace("a", inner=0.9, end=0.9)]
     assert point(fooled, stock(192.0, FREE)).cut == 1.0
-    assert point(SURE, stock(192.0, Costs(audio_ms=110.0))).delay_ms == 320.0
+    assert point(SURE, stock(192.0, Costs(stock_ms=110.0))).delay_ms == 320.0
 
 
 def test_the_policy_pays_for_its_engines() -> None:
