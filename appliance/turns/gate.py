@@ -117,17 +117,17 @@ class Gate:
         """The turn is over. What is spoken next is another turn, even without a further pause."""
         if self._first is None:
             return
-        if not self._paused:
+        if not self._paused or self._fading:  # the probability's tail is no beginning
             self._held_off = True
             self._run = []
         self._floor = self._last
         self._first = None
-        self._paused = self._capped = False
+        self._paused = self._capped = self._fading = False
 
     def reset(self) -> None:
         """Forget everything but the position: the input was muted or lost."""
         self._first, self._run = None, []
-        self._paused = self._capped = self._held_off = False
+        self._paused = self._capped = self._held_off = self._fading = False
         self._floor = self._last = self._next
 
     def _idle(self, probability: float, start: int) -> tuple[GateEvent, ...]:

@@ -48,6 +48,16 @@ def test_someone_who_speaks_lower_from_now_on_is_followed() -> None:
     assert kinds(found, Pause) == []
 
 
+def test_the_tail_of_a_turn_that_ended_in_a_fade_begins_no_other() -> None:
+    gate = Gate(GateSettings())
+    blocks = [(0.95, VOICE)] * 6 + [(0.9, QUIET)]
+    for i, (probability, level) in enumerate(blocks):
+        gate.feed(probability, i * BLOCK, level)
+    gate.end_turn()
+    tail = [gate.feed(p, (7 + i) * BLOCK, QUIET) for i, p in enumerate([0.8, 0.7, 0.6, 0.6, 0.2, 0.0])]
+    assert not any(tail)
+
+
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(-120, 0)), max_size=200))
 def test_whatever_comes_pauses_and_resumptions_alternate_and_silence_only_grows(
     blocks: list[tuple[float, float | None]],
