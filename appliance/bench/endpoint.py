@@ -31,10 +31,11 @@ HORIZON_MS = 3_500.0  # as long as the corpus's tails
 class Costs:
     """Time from asking to answer, in ms, on the machine that is simulated; the default is two cores."""
 
-    audio_ms: float = 60.0  # a look at 4 s of audio, beside a draft
+    audio_ms: float = 55.0  # a look at 4 s of audio, beside a draft
     stock_ms: float = 110.0  # a look at 8 s
-    draft_ms: float = 330.0
-    llm_ms: float = 120.0
+    draft_ms: float = 255.0  # whisper base
+    llm_ms: float = 140.0
+    fade_ms: float = 40.0  # by which the level finds a pause before the traces' gate does, see turns.fade
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +67,15 @@ def inputs_of(trace: Trace, pause: PauseTrace, costs: Costs, *, pause_ms: float 
     """The steps in which knowledge about `pause` arrives, in order, beginning with nothing."""
     arrivals: list[tuple[float, str, float | int]] = []
     busy_until, asked = 0.0, -math.inf
+    drafted = pause_ms - costs.fade_ms + costs.draft_ms if pause.draft is not None else -math.inf
     for blocks, score in sorted(pause.looks.items()):
         at = blocks * BLOCK_MS
-        # One look at a time, and no sooner than the policy asks again.
-        if at < pause_ms or at < busy_until or at < asked + 96.0:
+        # One look at a time, no sooner than the policy asks again, and beside a draft only the first.
+        if at < pause_ms or at < busy_until or at < asked + 96.0 or (arrivals and at < drafted):
             continue
         busy_until, asked = at + costs.audio_ms, at
         arrivals.append((busy_until, "audio", score))
     if pause.draft is not None:
-        drafted = pause_ms + costs.draft_ms
         arrivals.append((drafted, "text", 0))
         if pause.llm is not None:
             arrivals.append((drafted + costs.llm_ms, "llm", pause.llm))

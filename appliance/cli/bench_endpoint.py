@@ -13,9 +13,9 @@ def endpoint(
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="A TOML file instead of a tier.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="So many turns only; 0: the whole corpus.")] = 0,
     kept: Annotated[bool, typer.Option("--kept", help="Only turns that an earlier run listened to.")] = False,
-    audio_ms: Annotated[float, typer.Option(help="Simulated: an end-of-turn score is ready after.")] = 110.0,
-    draft_ms: Annotated[float, typer.Option(help="Simulated: a draft transcript is ready after.")] = 330.0,
-    llm_ms: Annotated[float, typer.Option(help="Simulated: the model's opinion, after the draft.")] = 120.0,
+    audio_ms: Annotated[float, typer.Option(help="Simulated: an end-of-turn score is ready after.")] = 55.0,
+    draft_ms: Annotated[float, typer.Option(help="Simulated: a draft transcript is ready after.")] = 255.0,
+    llm_ms: Annotated[float, typer.Option(help="Simulated: the model's opinion, after the draft.")] = 140.0,
     as_json: Annotated[bool, typer.Option("--json", help="Only the JSON line.")] = False,
 ) -> None:
     """Compare voice activity alone, stock smart-turn and this policy on a corpus of pauses and ends.
@@ -41,7 +41,7 @@ def endpoint(
                 tasks[what] = bars.add_task(what, total=total)
             bars.update(tasks[what], completed=done)
 
-        costs = Costs(audio_ms, draft_ms, llm_ms)
+        costs = Costs(audio_ms=audio_ms, draft_ms=draft_ms, llm_ms=llm_ms)
         result = asyncio.run(endpoint_run.run(settings, costs, tell, limit=limit, kept=kept))
     if not as_json:
         _table(console, result)

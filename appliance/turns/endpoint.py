@@ -24,11 +24,11 @@ class EndpointSettings:
 
     patience: str = "normal"
     least_ms: float = 100.0
-    middle_ms: float = 300.0  # the wait at P(done) = 0.5
+    middle_ms: float = 330.0  # the wait at P(done) = 0.5
     most_ms: float = 1600.0
-    slope: float = 2.0
+    slope: float = 3.0
     look_every_ms: float = 100.0
-    look_growth: float = 0.5  # of the silence so far: late looks change little, and each takes a core for 110 ms
+    look_growth: float = 0.5  # of the silence so far: late looks change little, and each takes a core for 45 ms
     dictation_factor: float = 2.0
     yes_no_factor: float = 0.6
 

@@ -23,7 +23,7 @@ from appliance.bench.traces import Cache, PauseTrace, Trace
 from appliance.engines.ports import BLOCK, RATE, Audio, Word
 from appliance.turns.endpoint import Endpoint, EndpointSettings
 
-FREE = Costs(0.0, 0.0, 0.0, 0.0)
+FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 def trace(name: str, *, inner: float, end: float, pause_blocks: int = 20) -> Trace:
@@ -66,12 +66,12 @@ def test_the_policy_pays_for_its_engines() -> None:
 def test_what_is_known_arrives_in_order_and_one_look_at_a_time() -> None:
     told = trace("a", inner=0.1, end=0.9)
     told.pauses[1].draft, told.pauses[1].llm = "What time is it?", 0.5
-    steps = inputs_of(told, told.pauses[1], Costs(audio_ms=110.0, draft_ms=330.0, llm_ms=120.0))
+    steps = inputs_of(told, told.pauses[1], Costs(110.0, 110.0, draft_ms=330.0, llm_ms=120.0, fade_ms=40.0))
     assert [s.since_ms for s in steps] == sorted(s.since_ms for s in steps)
     assert (steps[0].audio_score, steps[0].text, steps[0].llm_score) == (None, None, None)
     with_text = next(s for s in steps if s.text is not None)
-    assert (with_text.since_ms, with_text.llm_score) == (362.0, None)
-    assert next(s for s in steps if s.llm_score is not None).since_ms == 482.0
+    assert (with_text.since_ms, with_text.llm_score) == (322.0, None)
+    assert next(s for s in steps if s.llm_score is not None).since_ms == 442.0
 
 
 def test_speech_that_resumes_before_the_wait_is_no_cut() -> None:
