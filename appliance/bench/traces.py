@@ -31,6 +31,7 @@ from appliance.engines.ports import (
     Vad,
     Word,
 )
+from appliance.errors import ConfigError
 from appliance.turns.gate import Gate, GateSettings, Pause, Resume, SpeechStart, last_voiced
 
 RECIPE = 2  # raise it when the same seed gives other turns or other traces
@@ -236,9 +237,13 @@ def refined(audio: Audio, last: int) -> int:
     return begin + found if found else last
 
 
-async def _draft(turn: Turn, take_from: int, pause: PauseTrace, transcriber: Transcriber) -> str:
-    audio = turn.audio[take_from : pause.last + 3 * BLOCK]
-    found = await transcriber.transcribe(audio, priority=Priority.DRAFT, cancel=CancelToken(), language=turn.language)
+async def _draft(turn: Turn, take_from: int, pause: PauseTrace, transcriber: Transcriber) -> str | None:
+    """The words up to `pause`; None where the recogniser does not know the language."""
+    audio, cancel = turn.audio[take_from : pause.last + 3 * BLOCK], CancelToken()
+    try:
+        found = await transcriber.transcribe(audio, priority=Priority.DRAFT, cancel=cancel, language=turn.language)
+    except ConfigError:
+        return None
     return found.text
 
 

@@ -20,6 +20,8 @@ from appliance.events import (
     Event,
     PlaybackStarted,
     SessionClosed,
+    State,
+    StateChanged,
     Transcribed,
     TurnDropped,
     TurnEnded,
@@ -163,6 +165,31 @@ def test_a_turn_begun_too_early_is_reopened_before_anything_sounds(run) -> None:
     assert len(of(events, TurnEnded)) >= 2
     last = of(events, TurnFinished)[-1].record
     assert paused.text.lower().rstrip("?.").split()[-1] in last.heard.lower()
+
+
+def test_a_turn_held_for_over_stays_open_until_its_answer_can_sound(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The voice is late by 0.8 s: who goes on speaking half a second after a whole question has not been cut off."""
+    from appliance.engines.piper import Piper
+
+    real = Piper.synthesize
+
+    async def late(self, text, **rest):
+        await asyncio.sleep(0.8)
+        async for piece in real(self, text, **rest):
+            yield piece
+
+    monkeypatch.setattr(Piper, "synthesize", late)
+    first, more = questions()[1].text, questions()[2].text
+    events, _ = run(listen_to(tiny(), [("then", 0.3, speech(first)), ("then", 0.0, speech(more))]))
+    assert any(e.state is State.THINKING for e in of(events, StateChanged))
+    assert not of(events, BargeIn)
+    (ended,), (finished,) = of(events, TurnEnded), of(events, TurnFinished)
+    heard = finished.record.heard.lower()
+    assert first.lower().rstrip("?.").split()[-1] in heard
+    assert more.lower().rstrip("?.").split()[-1] in heard
+    # The record says when it was over, not when it was closed.
+    assert (ended.at - ended.last_speech_at) * 1000 == pytest.approx(finished.record.ms.endpoint, abs=0.01)
+    assert finished.record.ms.endpoint < 700
 
 
 @pytest.mark.parametrize("kind", ["silence", "hiss", "click"])
