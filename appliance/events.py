@@ -16,7 +16,8 @@ PARTS = ("endpoint", "asr", "llm", "tts", "output")
 class LatencyParts:
     """One turn's critical path in ms. The five parts add up to `voice_to_voice` exactly.
 
-    endpoint: last speech sample to the turn being declared over; asr: to the final transcript;
+    endpoint: last speech sample to the turn being over by the policy (it is closed when it can be answered);
+    asr: to the final transcript;
     llm: to the first clause; tts: to its first audio chunk; output: to the first audible sample.
     """
 

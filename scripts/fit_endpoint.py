@@ -116,9 +116,10 @@ def toml(named: dict[str, float], note: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true", help="write appliance/turns/endpoint.toml")
-    parser.add_argument("--tier", default="starter", help="whose models made the traces")
+    parser.add_argument("--tiers", default="starter,tiny", help="whose models made the traces; they are pooled")
     args = parser.parse_args()
-    traces = [t for t in cache_of(load(tier=args.tier)).traces() if t.half == "fit"]
+    kept = [cache_of(load(tier=tier)).traces() for tier in args.tiers.split(",")]
+    traces = [t for each in kept for t in each if t.half == "fit"]
     if not traces:
         parser.exit(1, "error: there are no traces\nhint: run `appliance bench endpoint` first\n")
     x, y, w = rows_of(traces, random.Random(SEED))
