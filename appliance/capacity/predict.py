@@ -79,9 +79,9 @@ class TurnProfile:
     first_clause_tokens: int = 9
     first_clause_s: float = 1.6
     asr_runs: float = 1.6  # drafts and the final one
-    held: float = 0.6  # share of turns in which the work begun at the pause stands
-    draft_after_ms: float = 100.0
-    endpoint_ms: float = 300.0
+    held: float = 0.9  # share of turns in which the work begun at the pause stands
+    draft_after_ms: float = 80.0
+    endpoint_ms: float = 200.0
     output_ms: float = 30.0
     spread: float = 0.35
     restore_share: float = 0.0  # share of turns that find their session parked
