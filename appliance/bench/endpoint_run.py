@@ -200,6 +200,7 @@ async def run(config: Config, costs: sim.Costs, tell: Tell, *, limit: int = 0, k
         cost = await look_cost_ms(rig)
     finally:
         await rig.close()
+    costs = replace(costs, draft_first=config.talk.draft_first)
     tell("trying the policies", 0, 1)
     result = await asyncio.to_thread(report, traces, config, costs)
     tell("trying the policies", 1, 1)

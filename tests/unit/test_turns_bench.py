@@ -23,7 +23,7 @@ from appliance.bench.traces import Cache, PauseTrace, Trace
 from appliance.engines.ports import BLOCK, RATE, Audio, Word
 from appliance.turns.endpoint import Endpoint, EndpointSettings
 
-FREE = Costs(0.0, 0.0, 0.0, 0.0, 0.0)
+FREE = Costs(0.0, 0.0, 0.0, 0.0, fade_ms=0.0)
 
 
 def trace(name: str, *, inner: float, end: float, pause_blocks: int = 20) -> Trace:
