@@ -4,19 +4,21 @@ Owns the queueing formula behind the speed limit. It measures nothing: a `Calibr
 on this box) and a `TurnProfile` (what a turn asks of them) go in, a `Prediction` comes out.
 
 The formula. A session repeats a cycle: speaking, waiting (v2v), listening to the answer, a pause. Seen by one turn,
-the n - 1 others are at a random place of their cycle, so for each engine
+the n - 1 others are at a random place of their cycle; m of them have work of a turn under way while it waits,
+m ~ Binomial(n - 1, (waited + active time of a turn) / cycle), and those are met in most of its stages. Over all m,
+and for each m with the loads that so many cause, for each engine
 
     load of ASR, TTS      ρ = (n - 1) × work a turn / cycle
     generating in the LLM k ~ Binomial(n - 1, d), d = (prefill + tokens × step) / cycle; batch = 1 + k
 
 Engines share the cores: while others work, a job takes max(1, (its threads + theirs) / cores) times as long, each
-other engine being at work with the probability above (the LLM certainly, while the turn's own first clause is
-spoken). ASR and TTS are one worker each, never interrupted in a job; those whom someone waits for go first. ASR's
-jobs are transcripts; TTS's are pieces of a clause, of which the ear waits for the first, and while it is made that
-answer's LLM pauses. So a
-job waits with probability ρ for the rest of the one running (uniform over its length), and for q earlier urgent
-ones, q geometric with the urgent part of ρ and never more than n - 1. In the LLM there is no queue: the rest of the
-present step, the prompt at prefill speed, then first-clause tokens × step(batch), stretched by the others' prompts.
+other engine being at work with the probability above.
+ASR and TTS are one worker each, never interrupted in a job; those whom someone waits for go first. ASR's jobs are
+transcripts; TTS's are pieces of a clause, of which the ear waits for the first, and while it is made that answer's
+LLM pauses. So a job waits with probability ρ for the rest of the one running (uniform over its length), and for q
+earlier urgent ones, q geometric with the urgent part of ρ and never more than n - 1. In the LLM there is no queue:
+the rest of the present step, the prompt at prefill speed, then first-clause tokens × step(batch), stretched by the
+others' prompts.
 
     x   = ASR wait + ASR + LLM + TTS wait + first piece's TTS        (distributions, added by convolution)
     v2v = endpoint + max(0, x - head start) + output                 head start: pause seen → turn over, if held
@@ -29,6 +31,7 @@ it, because first clauses overtake later ones).
 """
 
 import math
+from copy import copy
 from dataclasses import dataclass
 from itertools import pairwise, product
 
@@ -37,6 +40,7 @@ from appliance.errors import UsageError
 
 _ITERATIONS = 200
 _LEAST_GAIN = 0.02
+_LEAST_SHARE = 0.004  # of turns; rarer meetings do not move a 95th percentile
 _SETTLED_S = 1e-3  # the iteration ends when the cycle moves by less
 
 
@@ -169,6 +173,7 @@ class _Model:
         self.tts = _pieces(self.clause_s, calibration.tts_first_ms / 1e3, self.clauses)
         self.cycle = profile.speech_s + profile.answer_s + profile.pause_s + 0.5
         self.gain, self.moved = 0.5, 0.0
+        self.waited_s = self.active_s = 0.0  # a turn's work until its first sound, and until it has all been spoken
         self.generating = 0.0  # share of its cycle in which one session decodes
         self.asr_load = self.tts_load = 0.0
 
@@ -191,6 +196,9 @@ class _Model:
         late = max(0.0, max(written, spoken) - p.answer_s)
         work = self._mean(self.asr, self.asr_load) * slow_asr + prompt_s + self._own_look_ms() / 1e3
         work += p.first_clause_tokens * step_s + self._mean(self.tts, self.tts_load) * slow_tts
+        self.waited_s = work
+        self.active_s = self.asr_s * p.asr_runs * slow_asr + prompt_s + p.answer_tokens * step_s
+        self.active_s += self.clause_s * self.clauses * slow_tts
         ahead = p.held * (p.endpoint_ms - p.draft_after_ms) / 1e3
         v2v = (p.endpoint_ms + p.output_ms) / 1e3 + max(0.0, work - ahead)
         moved = p.speech_s + p.answer_s + p.pause_s + v2v + late - self.cycle
@@ -245,6 +253,22 @@ class _Model:
         return found
 
     def _v2v(self) -> Density:
+        """Over how many other turns overlap with this one: whoever does is at work in most of its stages."""
+        met = min(1.0, (self.waited_s + self.active_s) / self.cycle)
+        meetings = [(share, m) for m, share in enumerate(binomial(self.others, met)) if share > _LEAST_SHARE]
+        found = mix([(share, self._meeting(m, met)._v2v_among()) for share, m in meetings])
+        return later(found, self._owed_s()[0] * 1e3)
+
+    def _meeting(self, others: int, met: float) -> "_Model":
+        """This model with `others` turns that overlap with it, each as busy as all are, seen while they do."""
+        model = copy(self)
+        seen = others / (max(1, self.others) * max(met, 1e-9))
+        model.others = others
+        model.asr_load, model.tts_load = min(0.98, self.asr_load * seen), min(0.98, self.tts_load * seen)
+        model.generating = min(1.0, self.generating / max(met, 1e-9))
+        return model
+
+    def _v2v_among(self) -> Density:
         p = self.p
         asr = self._job(self.asr, self.asr_load, self.c.asr_threads, tts=self.tts_load, llm=self.llm_busy)
         work = later(add(asr, self._llm(p.prompt_tokens, p.first_clause_tokens), self._sound()), self._own_look_ms())
@@ -252,7 +276,7 @@ class _Model:
             work = mix([(p.restore_share, add(work, point(self.c.restore_ms))), (1 - p.restore_share, work)])
         ahead = later(work, -(p.endpoint_ms - p.draft_after_ms))
         both = mix([(p.held, ahead), (1 - p.held, work)])
-        return later(both, p.endpoint_ms + p.output_ms + self._owed_s()[0] * 1e3)
+        return later(both, p.endpoint_ms + p.output_ms)
 
     def _sound(self, *, own: float = 0.0) -> Density:
         """To the first piece of a clause; `own`: how surely this answer's own LLM is at work meanwhile."""
