@@ -177,9 +177,13 @@ def _facts(row: TurnRow) -> list[str]:
 
 
 def timeline_rows(spans: Sequence[Span], width: int, hide: bool) -> list[Content]:
-    """One line a decision, in order; the level curves in front."""
+    """One line a decision, in order; the level curves in front. Looks that found nothing new are left out."""
     out: list[Content] = []
+    seen: tuple[object, ...] = ()
     for span in spans:
+        before, seen = seen, _evidence(span) if span.kind == "EndpointLooked" else ()
+        if seen and seen == before:
+            continue
         if span.kind == "Levels":
             out = [*_level_rows(span.data, width), draw.text(""), *out]
         else:
@@ -187,6 +191,12 @@ def timeline_rows(spans: Sequence[Span], width: int, hide: bool) -> list[Content
             at = (f"{span.at_ms:7.0f} ms  ", draw.FAINT)
             out.append(draw.text(at, (f"{name:<16}", "bold" if strong else ""), f" {said}"))
     return out
+
+
+def _evidence(look: Span) -> tuple[object, ...]:
+    """What a look rests on, as it is shown."""
+    keys = ("audio_score", "text_score", "llm_score", "done_probability")
+    return tuple(None if look.data.get(key) is None else round(look.data[key], 1) for key in keys)
 
 
 def _level_rows(data: dict[str, Any], width: int) -> list[Content]:
@@ -229,8 +239,8 @@ def describe_span(span: Span, hide: bool) -> tuple[str, str, bool]:  # noqa: PLR
         case "EndpointLooked":
             scores = [(k, d.get(f"{k}_score")) for k in ("audio", "text", "llm")]
             known = ", ".join(f"{k} {v:.2f}" for k, v in scores if v is not None)
-            done = f"done {d.get('done_probability') or 0:.2f}"
-            return "look", f"{done} ({known}); after {ms('silence_ms')} of silence, ends at {ms('wait_ms')}", False
+            done = f"done {d.get('done_probability') or 0:.2f}" + (f" ({known})" if known else "")
+            return "look", f"{done}; after {ms('silence_ms')} of silence, ends at {ms('wait_ms')}", False
         case "Transcribed":
             return f"{d.get('kind', '')} transcript", f"{said} in {ms('took_ms')}", d.get("kind") == "final"
         case "TurnEnded":
