@@ -15,7 +15,6 @@ import numpy as np
 from appliance import events
 from appliance.audio.levels import dbfs
 from appliance.audio.ports import Block, Source
-from appliance.clock import ms
 from appliance.conversation.alert import Alert
 from appliance.conversation.answering import Answering
 from appliance.conversation.attempt import Attempt
@@ -32,7 +31,6 @@ from appliance.turns.guards import Steady
 
 # Below this peak a block is silence whatever the model would say, and it is not asked. -70 dBFS.
 _SILENT_PEAK = 10 ** (-70 / 20)
-_OPEN_MS = 1000.0  # so long a turn that is over waits for its answer's first sound; then it is closed without
 _HEARD_EVERY = 8  # blocks between two progress events of an answer
 
 
@@ -255,12 +253,9 @@ class Conversation:
 
     def _stays_open(self, hearing: Hearing) -> bool:
         """Until its answer can sound, a turn that is over may as well go on: then nobody was cut off."""
-        now = self._desk.clock.now()
         if hearing.over_since is None:
-            hearing.over_since = now
             self._become(State.THINKING)
-        preparing = hearing.attempt is not None and hearing.attempt.preparing
-        return self._paced and preparing and ms(hearing.over_since, now) < _OPEN_MS
+        return hearing.awaits_sound(self._desk.clock.now()) and self._paced
 
     def _sound_ready(self, hearing: Hearing) -> None:
         """The answer to what was said up to here could sound now: it does if the turn is over."""
@@ -387,13 +382,7 @@ class Conversation:
         """Unpaced: let every look, draft and answer end before the next block."""
         hearing = self._hearing
         if hearing is not None and hearing.silence_ms > 0:
-            if hearing.looking is not None:
-                await asyncio.wait([hearing.looking])
-            if hearing.attempt is not None:
-                await asyncio.wait(
-                    [hearing.attempt.task, asyncio.create_task(hearing.attempt.heard_words.wait())],
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
+            await hearing.settled()
             await self._consider(hearing)
         if self._answering is not None:
             await asyncio.wait([self._answering.task])

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 from dataclasses import dataclass, field
 
+from appliance.clock import ms
 from appliance.conversation.attempt import Attempt, joined
 from appliance.conversation.desk import Desk
 from appliance.engines.ports import RATE, Audio, CancelToken, Priority
@@ -19,6 +20,7 @@ from appliance.turns.guards import Steady
 _UNSTABLE_WORDS = 2
 # A stretch this long is not transcribed again after a pause: a final covers only what follows.
 _LONG_SAMPLES = 8 * RATE
+_OPEN_MS = 1000.0  # so long a turn that is over waits for its answer's first sound; then it is closed without
 
 
 @dataclass(slots=True)
@@ -147,6 +149,22 @@ class Hearing:
         self.next_look_ms = 0.0
         self._stop_looking()
         await self.drop_attempt()
+
+    def awaits_sound(self, now: float) -> bool:
+        """The policy holds the turn for over at `now`: does it wait for an answer that is on its way?"""
+        if self.over_since is None:
+            self.over_since = now
+        return self.attempt is not None and self.attempt.preparing and ms(self.over_since, now) < _OPEN_MS
+
+    async def settled(self) -> None:
+        """Return once the running look has ended and the words of the draft are there."""
+        if self.looking is not None:
+            await asyncio.wait([self.looking])
+        if self.attempt is not None:
+            await asyncio.wait(
+                [self.attempt.task, asyncio.create_task(self.attempt.heard_words.wait())],
+                return_when=asyncio.FIRST_COMPLETED,
+            )
 
     async def drop_attempt(self) -> None:
         attempt, self.attempt = self.attempt, None

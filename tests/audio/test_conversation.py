@@ -168,17 +168,24 @@ def test_a_turn_begun_too_early_is_reopened_before_anything_sounds(run) -> None:
 
 
 def test_a_turn_held_for_over_stays_open_until_its_answer_can_sound(run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The voice is late by 0.8 s: who goes on speaking half a second after a whole question has not been cut off."""
+    """The voice waits for it: who goes on speaking half a second after a whole question has not been cut off."""
+    from appliance.conversation.hearing import Hearing
     from appliance.engines.piper import Piper
 
-    real = Piper.synthesize
+    synthesize, resume, gone_on = Piper.synthesize, Hearing.resume, asyncio.Event()
 
     async def late(self, text, **rest):
-        await asyncio.sleep(0.8)
-        async for piece in real(self, text, **rest):
+        await gone_on.wait()
+        async for piece in synthesize(self, text, **rest):
             yield piece
 
+    async def resumed(self):
+        if self.over_since is not None:
+            gone_on.set()
+        await resume(self)
+
     monkeypatch.setattr(Piper, "synthesize", late)
+    monkeypatch.setattr(Hearing, "resume", resumed)
     first, more = questions()[1].text, questions()[2].text
     events, _ = run(listen_to(tiny(), [("then", 0.3, speech(first)), ("then", 0.0, speech(more))]))
     assert any(e.state is State.THINKING for e in of(events, StateChanged))
