@@ -6,20 +6,19 @@ turn numbers and the record of each finished turn. It does not know devices, fil
 """
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import TypedDict
 
 import numpy as np
 
 from appliance import events
 from appliance.audio.levels import dbfs
 from appliance.audio.ports import Block, Source
+from appliance.clock import wall
 from appliance.conversation.alert import Alert
 from appliance.conversation.answering import Answering
 from appliance.conversation.attempt import Attempt
 from appliance.conversation.desk import Desk
-from appliance.conversation.hearing import Hearing
+from appliance.conversation.hearing import Hearing, Place
 from appliance.conversation.judgement import Judgement
 from appliance.conversation.ringing import Ringing
 from appliance.conversation.tape import Tape
@@ -32,13 +31,6 @@ from appliance.turns.guards import Steady
 # Below this peak a block is silence whatever the model would say, and it is not asked. -70 dBFS.
 _SILENT_PEAK = 10 ** (-70 / 20)
 _HEARD_EVERY = 8  # blocks between two progress events of an answer
-
-
-class Place(TypedDict):
-    """Which session and turn an event belongs to."""
-
-    session: str
-    turn: int
 
 
 class Conversation:
@@ -176,7 +168,7 @@ class Conversation:
         at = self._tape.instant(event.first_sample)
         self._hearing = Hearing(
             turn=self._turns,
-            started=self._wall(at),
+            started=wall(self._desk.clock.now() - at if self._paced else 0.0),
             take_from=event.take_from,
             first_sample=event.first_sample,
             last_sample=event.first_sample,
@@ -406,17 +398,13 @@ class Conversation:
 
     # small change
 
-    def _wall(self, at: float) -> str:
-        ago = timedelta(seconds=self._desk.clock.now() - at) if self._paced else timedelta()
-        return (datetime.now(UTC).astimezone() - ago).isoformat(timespec="milliseconds")
-
     def _become(self, state: State) -> None:
         if state is not self._state:
             self._state = state
             turn = self._hearing.turn if self._hearing else self._turns
             self._publish(events.StateChanged(at=self._desk.clock.now(), session=self.session, turn=turn, state=state))
 
-    def _of(self, hearing: Hearing) -> "Place":
+    def _of(self, hearing: Hearing) -> Place:
         return {"session": self.session, "turn": hearing.turn}
 
     def _publish(self, event: events.Event) -> None:

@@ -7,6 +7,7 @@ the turn is over is `turns.endpoint`'s decision; what happens then is the conver
 import asyncio
 import contextlib
 from dataclasses import dataclass, field
+from typing import TypedDict
 
 from appliance.clock import ms
 from appliance.conversation.attempt import Attempt, joined
@@ -21,6 +22,13 @@ _UNSTABLE_WORDS = 2
 # A stretch this long is not transcribed again after a pause: a final covers only what follows.
 _LONG_SAMPLES = 8 * RATE
 _OPEN_MS = 1000.0  # so long a turn that is over waits for its answer's first sound; then it is closed without
+
+
+class Place(TypedDict):
+    """Which session and turn an event belongs to."""
+
+    session: str
+    turn: int
 
 
 @dataclass(slots=True)
