@@ -221,7 +221,7 @@ class Conversation:
         if hearing.over_answer:
             return  # whether it is a turn at all comes before whether it is over
         if hearing.silence_ms <= 0:
-            self._read_along(hearing)
+            hearing.read_along(self._desk, self._tape, self._judgement.heard_in)
             return
         desk = self._desk
         decision = self._judgement.decide(hearing)
@@ -253,20 +253,9 @@ class Conversation:
         """The answer to what was said up to here could sound now: it does if the turn is over."""
         if self._hearing is not hearing or hearing.over_since is None or hearing.over_answer or self._answering:
             return
-        decision = self._judgement.decide(hearing)
-        if decision.end:
+        if (decision := self._judgement.decide(hearing)).end:
             self._declare_over(hearing, decision.reason)
             self._answer(hearing, decision.reason)
-
-    def _read_along(self, hearing: Hearing) -> None:
-        """In a long stretch of speech, transcribe now and then what was said so far."""
-        every = int(self._desk.settings.partial_every_s * RATE)
-        newest = max(hearing.partial_at, hearing.start)
-        if every and not hearing.over_answer and self._tape.end - newest >= every and self._desk.conduct().partials:
-            hearing.partial_at = self._tape.end
-            hearing.listen_in(
-                self._desk, self._tape.cut(hearing.start), urgent=False, language=self._judgement.heard_in
-            )
 
     async def _turn_over(self, hearing: Hearing, reason: str) -> None:
         self._declare_over(hearing, reason)

@@ -12,6 +12,7 @@ from typing import TypedDict
 from appliance.clock import ms
 from appliance.conversation.attempt import Attempt, joined
 from appliance.conversation.desk import Desk
+from appliance.conversation.tape import Tape
 from appliance.engines.ports import RATE, Audio, CancelToken, Priority
 from appliance.errors import Cancelled, EngineError
 from appliance.events import Transcribed
@@ -105,6 +106,14 @@ class Hearing:
         """
         if self.reading is None or self.reading.done():
             self.reading = asyncio.create_task(self._listen_in(desk, audio, urgent, language))
+
+    def read_along(self, desk: Desk, tape: Tape, language: str | None) -> None:
+        """In a long stretch of speech, transcribe now and then what was said so far."""
+        every = int(desk.settings.partial_every_s * RATE)
+        newest = max(self.partial_at, self.start)
+        if every and not self.over_answer and tape.end - newest >= every and desk.conduct().partials:
+            self.partial_at = tape.end
+            self.listen_in(desk, tape.cut(self.start), urgent=False, language=language)
 
     def stop_reading(self) -> None:
         """A pause: the draft that now begins must not wait for a partial."""
