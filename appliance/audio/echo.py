@@ -229,7 +229,7 @@ class EchoCanceller:
             if not unsettled:
                 self.judge.feed(far_dbfs, near_dbfs, out_dbfs)
             passes = self._gate.passes(max(self._far_levels), near_dbfs, out_dbfs, unsettled=unsettled)
-            if self._isolation.feed(near, far, near_dbfs, max(self._far_levels)) and not self._always:
+            if self._isolation.feed(near, far, near_dbfs, far_dbfs) and not self._always:
                 return near
             if not passes:
                 out = np.zeros(FRAME, dtype=np.float32)

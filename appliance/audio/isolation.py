@@ -9,7 +9,7 @@ from collections import deque
 
 import numpy as np
 
-from appliance.engines.ports import Audio
+from appliance.engines.ports import RATE, Audio
 
 _AUDIBLE_DBFS = -40.0
 
@@ -17,17 +17,23 @@ _AUDIBLE_DBFS = -40.0
 class Isolation:
     """Fed 10 ms frames of both sides in step; `holds` while there is no echo.
 
-    It takes `NEEDED` frames of playback of which most come back at less than `BELOW_DB`; a room's noise is enough to
-    leave it open, and then the canceller stays. A sound at the microphone that is a late copy of what was played
-    suspends it for `DOUBT` frames of playback, in which the levels tell: somebody pulled the plug of the headset.
-    On the demo's questions the likeness of another voice is at most 0.31 over 200 ms (over 100 ms it may be 0.6);
-    that of the echo in a hard room is at least 0.34 in 19 of 20.
+    It looks at frames before which the loudspeaker has sounded almost without a gap for 200 ms: an echo would be in
+    them, however late. It takes `NEEDED` such frames of which one in `SILENT_OF` comes back at less than `BELOW_DB`,
+    and people may talk over all the others; a room's noise is enough to leave it open, and then the canceller stays.
+    (Over 21 interruptions in a row that share lay at -61 dB at most, behind an echo of -30 dB at -52 and more, where
+    the median said nothing: people were talking in half the frames.) A sound at the microphone that is a late copy of
+    what was played, twice as late, begins it all anew: somebody pulled the plug of the headset. The likeness of
+    another voice over 200 ms reached 0.41 once in 21 interruptions, and its lag wanders; that of the echo in a hard
+    room is at least 0.34 in 19 of 20.
     """
 
     NEEDED = 40
-    BELOW_DB = -45.0
-    DOUBT = 150
-    ALIKE = 0.37
+    SILENT_OF = 5
+    BELOW_DB = -50.0
+    SOUNDING = 17  # frames of the last 20
+    HEARD_DB = -45.0  # what is worth comparing
+    ALIKE = 0.32
+    SAME_LAG = RATE // 1000
     NEAR_FRAMES = 20  # compared with…
     LAG_FRAMES = 40  # …what was played up to so long before
 
@@ -36,35 +42,50 @@ class Isolation:
         self._coupling: deque[float] = deque(maxlen=200)
         self._near: deque[Audio] = deque(maxlen=self.NEAR_FRAMES)
         self._far: deque[Audio] = deque(maxlen=self.NEAR_FRAMES + self.LAG_FRAMES)
-        self._doubt = 0  # frames of playback for which it does not hold
+        self._far_levels: deque[float] = deque(maxlen=20)
+        self._lag: int | None = None  # of the last comparison, where it found a likeness
         self._sounding = 0  # frames of the microphone since it began to sound over the loudspeaker
 
     def feed(self, near: Audio, far: Audio, near_dbfs: float, far_dbfs: float) -> bool:
-        """One frame; `far_dbfs` is the loudest of the last 200 ms. Returns `holds`."""
+        """One frame of both with its levels. Returns `holds`."""
         self._near.append(near)
         self._far.append(far)
-        if far_dbfs <= _AUDIBLE_DBFS:
+        self._far_levels.append(far_dbfs)
+        loudest = max(self._far_levels)
+        if loudest <= _AUDIBLE_DBFS:
             self._sounding = 0
             return self.holds
-        self._coupling.append(near_dbfs - far_dbfs)
-        self._sounding = self._sounding + 1 if near_dbfs - far_dbfs > self.BELOW_DB else 0
-        self._doubt = max(0, self._doubt - 1)
-        compare = self.holds and self._sounding >= self.NEAR_FRAMES and self._sounding % 5 == 0
-        if compare and alike(np.concatenate(self._near), np.concatenate(self._far)) > self.ALIKE:
-            self._doubt = self.DOUBT
-        enough = len(self._coupling) >= self.NEEDED and not self._doubt
-        self.holds = enough and float(np.median(self._coupling)) < self.BELOW_DB
+        self._sounding = self._sounding + 1 if near_dbfs - loudest > self.HEARD_DB else 0
+        if self.holds and self._sounding >= self.NEAR_FRAMES and self._sounding % 5 == 0 and self._echoes():
+            self._coupling.clear()
+            self.holds = False
+        if sum(level > _AUDIBLE_DBFS for level in self._far_levels) >= self.SOUNDING:
+            self._coupling.append(near_dbfs - loudest)
+            enough = len(self._coupling) >= self.NEEDED
+            self.holds = enough and float(np.quantile(self._coupling, 1 / self.SILENT_OF)) < self.BELOW_DB
         return self.holds
 
+    def _echoes(self) -> bool:
+        """Whether what the microphone hears is what was played, as late as it was 50 ms ago."""
+        before = self._lag if self._sounding > self.NEAR_FRAMES else None
+        likeness, lag = alike(np.concatenate(self._near), np.concatenate(self._far))
+        self._lag = lag if likeness > self.ALIKE else None
+        return before is not None and self._lag is not None and abs(self._lag - before) <= self.SAME_LAG
 
-def alike(near: Audio, far: Audio) -> float:
-    """The largest normalised cross-correlation (0..1) of `near` with a stretch of `far` of the same length."""
+
+def alike(near: Audio, far: Audio) -> tuple[float, int]:
+    """The largest normalised cross-correlation (0..1) of `near` with a stretch of `far` of the same length.
+
+    Also how many samples before the end of `far` that stretch ends.
+    """
     if len(far) < len(near) or not near.any():
-        return 0.0
+        return 0.0, 0
     size = 1 << int(np.ceil(np.log2(len(near) + len(far))))
     product = np.fft.irfft(np.fft.rfft(far, size) * np.conj(np.fft.rfft(near, size)), size)
     lags = len(far) - len(near) + 1
     energy = np.cumsum(np.concatenate(([0.0], far.astype(np.float64) ** 2)))
     power = energy[len(near) :][:lags] - energy[:lags]
     norm = np.sqrt(np.maximum(power, 1e-9) * float(np.dot(near, near)))
-    return float((np.abs(product[:lags]) / np.maximum(norm, 1e-9)).max())
+    likeness = np.abs(product[:lags]) / np.maximum(norm, 1e-9)
+    best = int(likeness.argmax())
+    return float(likeness[best]), lags - 1 - best

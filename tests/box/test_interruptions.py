@@ -5,7 +5,6 @@ machine. The figures are printed with `-s`.
 """
 
 import asyncio
-import difflib
 import os
 import random
 import threading
@@ -13,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,7 +80,7 @@ def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_inte
     rig: Rig, teller: House
 ) -> None:
     chance = random.Random(5)
-    known = len(teller.turns())
+    told: list[tuple[float, dict[str, Any]]] = []  # when the interruption was said, and the turn it ended
     with rig.hear_both() as heard:
         ask_and_wait_for_sound(rig, heard, SKY)
         for n in range(REPEAT):
@@ -88,9 +88,9 @@ def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_inte
                 new_session(teller)
                 ask_and_wait_for_sound(rig, heard, SKY)
             time.sleep(chance.uniform(0.05, 0.9))
-            count = len(teller.turns())
+            count, at = len(teller.turns()), heard.seconds
             ask_and_wait_for_sound(rig, heard, (SKY, HAMLET)[n % 2])
-            teller.turn(count + 1)
+            told.append((at, teller.turn(count + 1)))
         new_session(teller)
     both = heard.audio
     asked = stretches(both[:, 0], gap_s=0.9, frames_db=30.0)
@@ -100,26 +100,30 @@ def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_inte
     stale = 0.0  # a second after the cut, until the interruption ends
     for begin, end in over:
         stale += sum(max(0.0, min(b, end) - max(a, begin + 1.0)) for a, b in sounds)
-    turns = [turn for turn in teller.turns()[known:] if turn["interrupted"]]
+    turns = [next(turn for at, turn in told if at - 1.0 < begin < at + 2.0) for begin, _ in over]
     errors = asyncio.run(words_apart(both[:, 1], over, sounds, turns))
     p50, p95 = np.percentile(to_silence, (50, 95))
     print(f"to silence ms: p50 {p50:.0f}, p95 {p95:.0f}, most {max(to_silence):.0f}, n {len(to_silence)}")
     print(f"sounds during the interruption: {stale * 1000:.0f} ms; words apart: {errors}")
     assert len(over) >= REPEAT / 2  # the others found the answer at its end
-    assert len(turns) >= len(over)  # each was taken for one
-    assert p50 < 500
-    assert max(to_silence) < 1500
+    assert all(turn["interrupted"] for turn in turns)
+    assert p95 < 200
+    assert max(to_silence) < 500
     assert stale == 0
-    assert np.median(np.abs(errors)) <= 1
+    assert np.mean(np.abs(errors) <= 1) >= 0.9
 
 
 async def words_apart(
     loudspeaker: Audio,
     over: list[tuple[float, float]],
     sounds: list[tuple[float, float]],
-    turns: list[dict[str, str]],
+    turns: list[dict[str, Any]],
 ) -> list[int]:
-    """Each interrupted answer as whisper hears it, against the store: by how many words the latter goes further."""
+    """Each interrupted answer as whisper hears it, against the store: by how many words the latter goes further.
+
+    Stories of a small model have words in them that nobody knows, and whisper writes others that sound alike: where
+    the recording ends is the end of that part of the whole reply which differs least from its transcript, by letter.
+    """
     worker = Worker("asr")
     ears = await asyncio.to_thread(Whisper, Shelf().folder("whisper-base"), load(tier="starter").asr, worker)
     out = []
@@ -129,13 +133,25 @@ async def words_apart(
             mine = [(a, b) for a, b in sounds if before <= a < begin]
             cut = loudspeaker[int(max(0.0, mine[0][0] - 0.3) * RATE) : int((mine[-1][1] + 0.3) * RATE)]
             told = await ears.transcribe(resample(cut, RATE, 16_000), priority=Priority.FINAL, cancel=CancelToken())
-            said, whole = words(told.text), words(turn["reply"])
-            blocks = difflib.SequenceMatcher(None, whole, said, autojunk=False).get_matching_blocks()
-            reached = max((block.a + block.size for block in blocks if block.size), default=0)
+            whole = words(turn["reply"])
+            apart = distances("".join(words(told.text)), "".join(whole))
+            reached = min(range(len(whole) + 1), key=lambda k: apart[len("".join(whole[:k]))])
             out.append(len(words(turn["spoken"])) - reached)
+            if abs(out[-1]) > 1:
+                print(f"stored {turn['spoken']!r}, recorded {told.text!r}")
     finally:
         await asyncio.to_thread(worker.stop)
     return out
+
+
+def distances(said: str, whole: str) -> list[int]:
+    """Levenshtein distance of `said` to each beginning of `whole`, by the latter's length."""
+    row = list(range(len(whole) + 1))
+    for n, letter in enumerate(said, 1):
+        above, row = row, [n]
+        for k, other in enumerate(whole):
+            row.append(min(above[k] + (letter != other), above[k + 1] + 1, row[k] + 1))
+    return row
 
 
 def test_a_cough_and_an_mm_hm_leave_the_answer_whole(rig: Rig, teller: House) -> None:
@@ -184,15 +200,24 @@ def test_it_neither_interrupts_nor_answers_itself_and_still_hears_others(rig: Ri
             wait_for_silence(heard, 2.5)
             new_session(teller)
         alone = teller.turns()[known:]
-        ask_and_wait_for_sound(rig, heard, SKY)
-        time.sleep(1.0)
-        rig.say(question(HAMLET), RATE).wait()
-        cut = teller.turn(known + REPEAT + 1)
-        new_session(teller)
+        tried = got = 0
+        chance = random.Random(6)
+        while tried < max(1, REPEAT // 2):
+            count = len(teller.turns())
+            ask_and_wait_for_sound(rig, heard, SKY)
+            time.sleep(chance.uniform(0.3, 1.0))
+            sounding = len(teller.turns()) == count  # or the answer was a short one
+            rig.say(question(HAMLET), RATE).wait()
+            cut = teller.turn(count + 1)
+            tried += sounding
+            got += sounding and bool(cut["interrupted"])
+            wait_for_silence(heard, 2.5)
+            new_session(teller)
     print("dropped by itself:", sum("dropped" in line for line in teller.lines[since:]))
+    print(f"{len(alone)} answers over their echo; {got} of {tried} interruptions heard")
     assert len(alone) == REPEAT, [turn["heard"] for turn in alone]
     assert not any(turn["interrupted"] for turn in alone)
-    assert cut["interrupted"]
+    assert got >= 0.9 * tried
 
 
 def test_interruptions_in_a_row_leave_no_task_and_no_thread_behind(bounded: Callable[..., None]) -> None:
@@ -240,7 +265,8 @@ def bounded(run: Callable[..., None]) -> Callable[..., None]:
 
 
 def test_the_measure_itself() -> None:
-    """What the figures rest on: edges of a tone at both ends are found to 10 ms."""
+    """What the figures rest on: edges of a tone at both ends are found to 10 ms, and letters are compared."""
+    assert distances("abd", "abcdef") == [3, 2, 1, 1, 1, 2, 3]
     both = np.zeros((4 * RATE, 2), dtype=np.float32)
     wave = 0.2 * np.sin(2 * np.pi * 300 * np.arange(RATE) / RATE).astype(np.float32)
     both[RATE // 2 : RATE // 2 + RATE, 0] = wave

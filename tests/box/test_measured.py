@@ -13,6 +13,9 @@ import pytest
 from house import CALM, COUNTER, House, answers, house, question
 from rig import RATE, Rig
 
+from appliance.audio.resample import resample
+from appliance.bench.quiet import quiet
+
 pytestmark = [pytest.mark.box, pytest.mark.models]
 
 REPEAT = int(os.environ.get("APPLIANCE_REPEAT", "0"))
@@ -39,6 +42,17 @@ def test_listening_to_silence_costs_little(measured: tuple[str, House]) -> None:
     share = (cpu_s(the.process.pid) - before) / IDLE_S
     print(f"{tier}: {share:.1%} of a core while listening to silence")
     assert share <= 0.10
+
+
+def test_what_is_no_speech_is_no_turn(rig: Rig, measured: tuple[str, House]) -> None:
+    """As many minutes as there are repetitions, ten at most: silence, noises, music."""
+    tier, the = measured
+    known = len(the.turns())
+    for name, sound in quiet(5.0 * min(10, REPEAT)):
+        rig.say(resample(sound, 16_000, RATE), RATE).wait()
+        print(f"{tier}: {name}: {len(the.turns()) - known} turns so far")
+    time.sleep(3.0)
+    assert len(the.turns()) == known, [turn["heard"] for turn in the.turns()[known:]]
 
 
 def test_from_the_last_word_to_the_first_sound(rig: Rig, measured: tuple[str, House]) -> None:
