@@ -256,7 +256,10 @@ class Notice(Event):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LlmStats(Event):
-    """A snapshot of the llama engine, a few times a second. Cells are KV cells (one token each)."""
+    """A snapshot of the llama engine, a few times a second. Cells are KV cells (one token each).
+
+    `held`: each session that holds any with its private cells, those promised to its running turn among them.
+    """
 
     coalesce: ClassVar[bool] = True
     live: int
@@ -268,6 +271,7 @@ class LlmStats(Event):
     cells_parked: int
     step_ms: float
     tokens_per_s: float
+    held: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

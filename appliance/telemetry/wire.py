@@ -57,7 +57,7 @@ def build(cls: type[Any], data: dict[str, Any]) -> Any:
 
 def _read(name: str, value: Any) -> Any:
     if isinstance(value, list):
-        return tuple(value)
+        return tuple(_read("", item) for item in value)
     nested = _NESTED.get(name)
     if nested is None or value is None:
         return value

@@ -4,7 +4,7 @@ It owns every glyph. Whatever colour says, a shape or a word says too: parts hav
 budget carries ▲, states have their own signs. Styles name theme variables, so every theme and NO_COLOR work.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from textual.content import Content
@@ -300,13 +300,16 @@ def cap_lines(capacity: CapacitySnapshot, width: int) -> list[Content]:
     return [text(*cap, *ladder), text((load[0][0].strip(), ""))]
 
 
-def sessions_table(views: Sequence[SessionView], focus: str, now: float, width: int) -> list[Content]:
+def sessions_table(
+    views: Sequence[SessionView], held: Mapping[str, int] | None, focus: str, now: float, width: int
+) -> list[Content]:
+    """A row a session. `held`: the KV cells of each that holds any; None while the engine has said nothing."""
     name_width = max(8, min(18, width - 40))
     head = f"  {'session':<{name_width}} {'state':<13}{'turn':>4}{'wait':>6}{'cells':>7}{'time':>7}"
     rows = [text((head, FAINT))]
     for view in views:
         sign = SIGNS[view.state]
-        cells = "–" if view.cells is None else f"{view.cells:,}"
+        cells = "–" if held is None else f"{held.get(view.name, 0):,}"
         wait = f"{view.wait_s:.0f} s" if view.wait_s else "–"
         mark = "›" if view.name == focus else " "
         rows.append(

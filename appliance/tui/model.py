@@ -71,7 +71,6 @@ class SessionView:
     clauses: dict[int, str] = field(default_factory=dict)
     spoken: str = ""
     wait_s: float = 0.0
-    cells: int | None = None
 
     @property
     def reply(self) -> str:
@@ -178,7 +177,8 @@ class ScreenModel:
                 self.capacity = event
                 self.changed |= {CAPACITY, HEAD}
             case LlmStats():
-                self._take_llm(event)
+                self.llm = event
+                self.changed.add(CAPACITY)
             case LadderMoved():
                 self.ladder = event
                 self.changed.add(CAPACITY)
@@ -191,13 +191,6 @@ class ScreenModel:
                 self._follow(self._session(event), event)
             case _:
                 pass
-
-    def _take_llm(self, event: LlmStats) -> None:
-        if event.session:
-            self._session(event).cells = event.cells_used
-        else:
-            self.llm = event
-        self.changed.add(CAPACITY)
 
     def _session(self, event: Event) -> SessionView:
         view = self.sessions.get(event.session)

@@ -228,7 +228,8 @@ class Capacity(Panel):
             legend = draw.kv_legend(model.llm, width)
             if height >= 5 or (height >= 3 and len(legend) == 1):
                 out += legend
-        sessions = draw.sessions_table(list(model.sessions.values()), model.focus, self.clock.now(), width)
+        held = None if model.llm is None else dict(model.llm.held)
+        sessions = draw.sessions_table(list(model.sessions.values()), held, model.focus, self.clock.now(), width)
         if model.capacity is not None:
             out += draw.cap_lines(model.capacity, width)
             if model.ladder is not None and model.ladder.level and height >= 6:

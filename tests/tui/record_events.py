@@ -84,7 +84,8 @@ class Recorder:
                 **who,
             )
 
-    def stats(self, used: int, reserved: int, parked: int = 0, live: int = 1, waiting: int = 0) -> None:
+    def stats(self, held: dict[str, tuple[int, int]], parked: int = 0, live: int = 1, waiting: int = 0) -> None:
+        """`held`: the cells a session uses, and those it was promised beyond them."""
         self.put(
             e.LlmStats,
             session="",
@@ -92,11 +93,12 @@ class Recorder:
             waiting=waiting,
             cells_total=24_576,
             cells_prefix=512,
-            cells_used=used,
-            cells_reserved=reserved,
+            cells_used=sum(used for used, _ in held.values()),
+            cells_reserved=sum(reserved for _, reserved in held.values()),
             cells_parked=parked,
             step_ms=28.0,
             tokens_per_s=34.0,
+            held=tuple((name, used + reserved) for name, (used, reserved) in held.items()),
         )
 
     def capacity(self, sessions: int, queued: int = 0, refused: int = 0, level: int = 0, name: str = "normal") -> None:
@@ -186,7 +188,7 @@ def main() -> None:
     r.put(e.DeviceChanged, session="", station="kitchen", role="input", name="USB microphone", status="open")
     r.put(e.StateChanged, state=e.State.LISTENING)
     r.capacity(1)
-    r.stats(0, 1536)
+    r.stats({"kitchen-1": (0, 1536)})
     r.levels(12, 0.04, -56)
     r.scene("listening")
     for n, (heard, reply, parts, extra) in enumerate(TURNS, start=1):
@@ -200,7 +202,7 @@ def main() -> None:
         r.think(n, heard, reply, extra["end_reason"])
         if n == 1:
             r.scene("thinking")
-        r.stats(180 * n, 1536 - 180 * n)
+        r.stats({"kitchen-1": (180 * n, 1536 - 180 * n)})
         r.speak(n, reply, 5)
         if n == 4:
             r.put(e.BargeIn, action="duck", turn=n)
@@ -216,19 +218,6 @@ def main() -> None:
         r.put(e.SessionOpened, 2, session=name, station="lobby")
         r.put(e.AdmissionDecided, session=name, decision="admitted", reason="room for it")
         r.put(e.StateChanged, 0.2, session=name, turn=n, state=e.State.SPEAKING if n == 2 else e.State.HEARING)
-        r.put(
-            e.LlmStats,
-            session=name,
-            live=1,
-            waiting=0,
-            cells_total=24_576,
-            cells_prefix=512,
-            cells_used=400 * n,
-            cells_reserved=1536,
-            cells_parked=0,
-            step_ms=40.0,
-            tokens_per_s=20.0,
-        )
     r.put(
         e.AdmissionDecided,
         1,
@@ -256,7 +245,7 @@ def main() -> None:
         hint="free some space",
     )
     r.capacity(3, 1, 1, 2, "short answers")
-    r.stats(9_200, 4_100, 2_048, live=3, waiting=1)
+    r.stats({"kitchen-1": (7_200, 1_028), "lobby-2": (800, 1_536), "lobby-3": (1_200, 1_536)}, 2_048, live=3, waiting=1)
     r.scene("busy")
     OUT.write_text("\n".join(r.lines) + "\n", encoding="utf-8")
 

@@ -38,6 +38,7 @@ def test_the_sum_always_adds_up(ops: list[tuple[str, str, int]]) -> None:
         holds = {n: max(used.get(n, 0), reserved.get(n, 0)) for n in "abc"}
         assert cells.free == 180 - sum(holds.values()) >= 0
         assert cells.used == sum(used.values())
+        assert dict(cells.holds()) == {name: count for name, count in holds.items() if count}
         assert cells.used + cells.reserved + cells.free + cells.prefix == cells.total
 
 

@@ -185,6 +185,8 @@ def test_snapshots_come_while_there_is_work(toy: Path) -> None:
         assert any(stats.live == 1 for stats in seen)
         assert all(s.cells_used + s.cells_reserved + s.cells_prefix <= s.cells_total for s in seen)
         assert any(stats.step_ms > 0 for stats in seen)
+        assert any(dict(stats.held).get("a", 0) > 0 for stats in seen)
+        assert all(sum(dict(s.held).values()) == s.cells_used + s.cells_reserved for s in seen)
 
     asyncio.run(main())
 

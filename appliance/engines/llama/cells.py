@@ -43,6 +43,10 @@ class Cells:
         hold = self._holds.get(name)
         return hold.cells if hold else 0
 
+    def holds(self) -> tuple[tuple[str, int], ...]:
+        """Everyone who holds any cells, and how many."""
+        return tuple((name, hold.cells) for name, hold in self._holds.items() if hold.cells)
+
     def reserve(self, name: str, cells: int) -> bool:
         """Promise `name` room for `cells` in all; False (and nothing changed) when they are not there."""
         if cells > self.share:

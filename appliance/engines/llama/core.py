@@ -377,8 +377,7 @@ class Core:
 
     def stats(self) -> LlmStats:
         """A snapshot as of the last step."""
-        jobs = [seat.job for seat in self.seats.values() if seat.job is not None and seat.busy]
-        cells = self.memory.cells
+        jobs, cells = [seat.job for seat in self.seats.values() if seat.job and seat.busy], self.memory.cells
         return LlmStats(
             at=time.monotonic(),
             live=sum(job.admitted for job in jobs),
@@ -390,6 +389,7 @@ class Core:
             cells_parked=self.memory.shelf.cells,
             step_ms=self.meter.step_ms,
             tokens_per_s=self.meter.tokens_per_s(),
+            held=cells.holds(),
         )
 
     def close(self) -> None:
