@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from appliance.engines import utterance
 from appliance.engines.mel import FLOOR, HOP, Features, log_mel, mel_power
 from appliance.engines.native import checked, require_file
 from appliance.engines.ports import RATE, Audio, CancelToken, Transcript
+from appliance.engines.splice import TAIL_S, Splicer, States, hum
 from appliance.engines.worker import Worker
 from appliance.errors import Cancelled, ConfigError, EngineError, MissingError, ModelFileError
 
@@ -47,6 +49,7 @@ class WhisperSettings:
     window_least_s: float = 6.0
     window_pad_s: float = 3.0  # silence after the speech; with less the decoder begins to loop
     window_step_s: float = 0.5
+    encode_pad_s: float = 0.5  # of that silence, what is really encoded, see splice.py
     piece_s: float = 27.0  # longer audio is cut at quiet places
     tokens_least: int = 20
     tokens_per_s: float = 12.0
@@ -70,6 +73,7 @@ class Whisper:
         self._worker = worker
         self._model = _load(folder, settings)
         self._bands = int(self._model.n_mels)
+        self._splicer: Splicer | None = None
         self._vocabulary = _Vocabulary(folder / "tokenizer.json", multilingual=bool(self._model.is_multilingual))
         for language in filter(None, (settings.language, *settings.languages)):
             self._vocabulary.require(language)
@@ -138,8 +142,6 @@ class Whisper:
     def _decode(
         self, audio: Audio, language: str, prompt: str, cancel: CancelToken, *, again: bool = False
     ) -> Transcript:
-        import ctranslate2
-
         settings, seconds = self.settings, len(audio) / RATE
         window = utterance.window_s(
             seconds,
@@ -149,7 +151,7 @@ class Whisper:
             most_s=WIDE_S,
         )
         inputs = self._features(audio, int(window * RATE) // HOP)
-        encoded = self._model.encode(ctranslate2.StorageView.from_array(inputs[None]))
+        encoded = self._encode(inputs, seconds, whole=again)
         _go_on(cancel)
         language, sure = (language, 1.0) if language else self._detect(encoded)
         tokens = self._vocabulary.prompt(language, prompt)
@@ -164,6 +166,18 @@ class Whisper:
             if no_speech - _logprob(*plain) > settings.doubt_most:
                 reason = "no speech"
         return Transcript(text, language, no_speech, logprob, len(ids), reason=reason, language_sure=sure)
+
+    def _encode(self, inputs: Features, seconds: float, *, whole: bool) -> Any:
+        """The encoder's states; `whole`: really of the silence behind the speech too."""
+        if whole or self.settings.device != "cpu":  # a GPU encodes it in less time than states take to be copied
+            return self._model.encode(_view(inputs[None]))
+        if self._splicer is None:
+            tail = self._features(hum(), int(TAIL_S * RATE) // HOP)
+            self._splicer = Splicer(self._states, tail, self.settings.encode_pad_s)
+        return _view(self._splicer.states(inputs, seconds))
+
+    def _states(self, inputs: Features) -> States:
+        return np.array(self._model.encode(_view(inputs[None])))
 
     def _generate(self, encoded: Any, tokens: list[int], bound: int, beam: int) -> tuple[Any, list[int]]:
         (result,) = self._model.generate(
@@ -293,6 +307,12 @@ def _load(folder: Path, settings: WhisperSettings) -> Any:
                 "whisper could not be put on the GPU", hint="run `appliance doctor`, or set its device to cpu"
             ) from error
         raise ModelFileError(f"{folder} holds no usable whisper model", hint="run `appliance models verify`") from error
+
+
+def _view(array: NDArray[np.float32]) -> Any:
+    import ctranslate2
+
+    return ctranslate2.StorageView.from_array(array)
 
 
 def _logprob(result: Any, ids: list[int]) -> float:

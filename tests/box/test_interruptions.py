@@ -32,7 +32,11 @@ from appliance.engines.worker import Worker
 from appliance.events import PlaybackStarted, SessionClosed, TurnFinished
 from appliance.models.shelf import Shelf
 
-pytestmark = [pytest.mark.box, pytest.mark.models]
+pytestmark = [
+    pytest.mark.box,
+    pytest.mark.models,
+    pytest.mark.timeout(300 + 30 * int(os.environ.get("APPLIANCE_REPEAT", "0"))),
+]
 
 REPEAT = int(os.environ.get("APPLIANCE_REPEAT", "3"))
 SKY, HAMLET, WEEK = 3, 0, 2
@@ -106,7 +110,7 @@ def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_inte
     print(f"to silence ms: p50 {p50:.0f}, p95 {p95:.0f}, most {max(to_silence):.0f}, n {len(to_silence)}")
     print(f"sounds during the interruption: {stale * 1000:.0f} ms; words apart: {errors}")
     assert len(over) >= REPEAT / 2  # the others found the answer at its end
-    assert all(turn["interrupted"] for turn in turns)
+    assert all(turn["interrupted"] or turn["spoken"] == turn["reply"] for turn in turns)  # or just then at its end
     assert p95 < 200
     assert max(to_silence) < 500
     assert stale == 0

@@ -16,7 +16,11 @@ from rig import RATE, Rig
 from appliance.audio.resample import resample
 from appliance.bench.quiet import quiet
 
-pytestmark = [pytest.mark.box, pytest.mark.models]
+pytestmark = [
+    pytest.mark.box,
+    pytest.mark.models,
+    pytest.mark.timeout(300 + 30 * int(os.environ.get("APPLIANCE_REPEAT", "0"))),
+]
 
 REPEAT = int(os.environ.get("APPLIANCE_REPEAT", "0"))
 V2V_MS = {"starter": (1300, 1900), "tiny": (1000, 1500)}  # p50 and p95
