@@ -133,10 +133,11 @@ def policy(
     costs: Costs,
     *,
     patience: float = 1.0,
+    yes_no: bool = False,
     without: frozenset[str] = frozenset(),
     steps: Callable[[Trace, PauseTrace, Costs], list[Inputs]] = inputs_of,
 ) -> Way:
-    """This appliance. `without` names inputs that are taken away: audio, text, llm, length."""
+    """This appliance. `yes_no`: it has just put such a question. `without` takes inputs away: audio, text, …"""
 
     def ends(trace: Trace, pause: PauseTrace) -> float:
         known = steps(trace, pause, costs)
@@ -150,6 +151,7 @@ def policy(
                 None if "llm" in without else step.llm_score,
                 None if "length" in without else step.voiced_ms,
                 patience=patience,
+                yes_no=yes_no,
             )
             at = _on_block(max(step.since_ms, endpoint.decide(look).wait_ms - gate_is_late_ms))
             if at < until:
@@ -177,6 +179,17 @@ def point(traces: Sequence[Trace], way: Way, knob: float = 0.0) -> Point:
         cut += hit
     quick = sum(d <= 250.0 for d in delays) / max(1, len(delays))
     return Point(knob, cut / max(1, len(traces)), median(delays) if delays else math.inf, quick)
+
+
+def delays(traces: Sequence[Trace], way: Way) -> list[float]:
+    """Milliseconds from the last sample of speech to the end of each turn, as far as it ends."""
+    found = []
+    for trace in traces:
+        for pause in trace.pauses:
+            if trace.is_end(pause) and (at := way(trace, pause)) < min(pause.ms, HORIZON_MS):
+                found.append((pause.last - trace.end) * 1000 / RATE + at)
+                break
+    return found
 
 
 def curve(traces: Sequence[Trace], make: Callable[[float], Way], knobs: Iterable[float]) -> list[Point]:

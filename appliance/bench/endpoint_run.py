@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from appliance.bench import endpoint as sim
-from appliance.bench.quiet import COMMANDS, commands, heard, quiet
+from appliance.bench.quiet import COMMANDS, commands, heard, quiet, short_answers
 from appliance.bench.traces import Cache, Ears, Studio, Trace, listen, turns
 from appliance.config import Config
 from appliance.engines.kokoro import Kokoro
@@ -48,6 +48,9 @@ class Rig:
     cache: Cache
     shelf: Shelf
     workers: tuple[Worker, ...]
+
+    def ears(self) -> Ears:
+        return Ears(self.vad, self.end_of_turn, self.stock, self.whisper, self.llama)
 
     async def close(self) -> None:
         await self.llama.close()
@@ -103,7 +106,7 @@ async def fill(rig: Rig, tell: Tell, *, limit: int = 0, kept: bool = False) -> l
     todo = await asyncio.to_thread(lambda: list(turns(rig.shelf.folder, rig.studio.speak)))
     if limit:
         todo = todo[:: max(1, len(todo) // limit)]
-    ears = Ears(rig.vad, rig.end_of_turn, rig.stock, rig.whisper, rig.llama)
+    ears = rig.ears()
     found = []
     for i, (name, make) in enumerate(todo):
         trace = rig.cache.trace(name)
@@ -141,6 +144,18 @@ async def hush(rig: Rig, tell: Tell) -> dict[str, Any]:
         "short_commands": len(COMMANDS),
         "short_commands_heard": caught,
         "short_commands_right": right,
+    }
+
+
+async def yes_or_no(rig: Rig, config: Config, costs: sim.Costs) -> dict[str, Any]:
+    """How soon a bare "yes" or "no" ends the turn where a yes/no question has been put."""
+    said = await asyncio.to_thread(lambda: list(short_answers(rig.studio.speak)))
+    traces = [await listen(turn, rig.ears()) for turn in said]
+    delays = sim.delays(traces, sim.policy(Endpoint(config.talk.endpoint), costs, yes_no=True))
+    return {
+        "short_answers": len(said),
+        "short_answer_ms": round(float(np.median(delays))) if delays else None,
+        "short_answers_by_400": sum(delay <= 400.0 for delay in delays),
     }
 
 
@@ -196,11 +211,11 @@ async def run(config: Config, costs: sim.Costs, tell: Tell, *, limit: int = 0, k
         traces = await fill(rig, tell, limit=limit, kept=kept)
         if not traces:
             raise UsageError("no turn has been listened to yet", "leave out --kept")
-        quiet_set = await hush(rig, tell)
+        costs = replace(costs, draft_first=config.talk.draft_first)
+        quiet_set = {**await hush(rig, tell), **await yes_or_no(rig, config, costs)}
         cost = await look_cost_ms(rig)
     finally:
         await rig.close()
-    costs = replace(costs, draft_first=config.talk.draft_first)
     tell("trying the policies", 0, 1)
     result = await asyncio.to_thread(report, traces, config, costs)
     tell("trying the policies", 1, 1)

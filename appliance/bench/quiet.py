@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from appliance.bench.corpus import VOICES, Speak, pink
+from appliance.bench.corpus import LEAD_S, VOICES, Speak, Turn, pink
 from appliance.engines.ports import BLOCK, RATE, Audio, CancelToken, Priority, Transcriber, Vad
 from appliance.turns.completeness import words_of
 from appliance.turns.gate import Gate, GateSettings, Resume, Silence, SpeechStart, last_voiced
@@ -19,6 +19,7 @@ COMMANDS = (
     "Stop.", "Yes.", "No.", "Next.", "Pause.", "Louder.", "Help.", "Cancel.", "Lights off.", "Go on.",
     "Stop.", "Yes.", "No.", "Okay.", "Quiet.", "Wait.", "Again.", "Hello.", "Thanks.", "Enough.",
 )  # fmt: skip
+COMMAND_VOICES = ("joe", "joe-low", "joe-high", "af_heart", "am_michael")
 END_MS = 800.0  # silence that ends a candidate here; the policy may only be quicker
 
 
@@ -52,15 +53,26 @@ def quiet(seconds_each: float = 50.0, seed: int = 8) -> Iterator[tuple[str, Audi
 
 def commands(speak: Speak) -> Iterator[tuple[str, Audio]]:
     """Each command as the first sound after the start, with no more than 60 ms before it; 250 to 600 ms long."""
-    voices = ("joe", "joe-low", "joe-high", "af_heart", "am_michael")
     for i, text in enumerate(COMMANDS):
-        speaker, _ = VOICES[voices[i % len(voices)]]
+        speaker, _ = VOICES[COMMAND_VOICES[i % len(COMMAND_VOICES)]]
         audio, _ = speak(speaker, text)
         end = last_voiced(audio)
         begin = len(audio) - last_voiced(audio[::-1])
         rng = np.random.default_rng(i)
         sound = np.concatenate((np.zeros(RATE * 60 // 1000, np.float32), audio[begin:end], np.zeros(RATE, np.float32)))
         yield text, sound + pink(len(sound), rng) * np.float32(0.001)
+
+
+def short_answers(speak: Speak) -> Iterator[Turn]:
+    """A bare "yes" and a bare "no", each by five voices, as answers to a question."""
+    for voice in COMMAND_VOICES:
+        for text in ("Yes.", "No."):
+            audio, _ = speak(VOICES[voice][0], text)
+            lead, end = int(LEAD_S * RATE), last_voiced(audio)
+            begin = len(audio) - last_voiced(audio[::-1])
+            sound = np.concatenate((np.zeros(lead, np.float32), audio[begin:end], np.zeros(2 * RATE, np.float32)))
+            sound += pink(len(sound), np.random.default_rng(lead)) * np.float32(0.001)
+            yield Turn(f"{text}-{voice}", "answer", False, "report", "en", sound, lead + end - begin, asked=True)
 
 
 async def heard(audio: Audio, vad: Vad, transcriber: Transcriber) -> list[Candidate]:

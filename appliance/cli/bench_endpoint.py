@@ -64,6 +64,8 @@ def _table(console: Any, result: dict[str, Any]) -> None:
     console.print(
         f"{result['false_turns']} turns from {result['quiet_minutes']} minutes of silence, noise and music; "
         f"{result['short_commands_heard']} of {result['short_commands']} short commands heard; "
+        f"a bare yes or no after a question ends the turn within 400 ms in {result['short_answers_by_400']} of "
+        f"{result['short_answers']}; "
         f"looks take {result['looks_share_of_core']:.1%} of one core while someone speaks"
     )
 
