@@ -20,14 +20,14 @@ class Isolation:
     It looks at frames before which the loudspeaker has sounded almost without a gap for 200 ms: an echo would be in
     them, however late. It takes `NEEDED` such frames of which one in `SILENT_OF` comes back at less than `BELOW_DB`,
     and people may talk over all the others; a room's noise is enough to leave it open, and then the canceller stays.
-    (Over 21 interruptions in a row that share lay at -61 dB at most, behind an echo of -30 dB at -52 and more, where
+    (Over 21 interruptions in a row that share lay at -61 dB at most, behind an echo of -30 dB at -53 and more, where
     the median said nothing: people were talking in half the frames.) A sound at the microphone that is a late copy of
     what was played, twice as late, begins it all anew: somebody pulled the plug of the headset. The likeness of
     another voice over 200 ms reached 0.41 once in 21 interruptions, and its lag wanders; that of the echo in a hard
     room is at least 0.34 in 19 of 20.
     """
 
-    NEEDED = 40
+    NEEDED = 20
     SILENT_OF = 5
     BELOW_DB = -50.0
     SOUNDING = 17  # frames of the last 20
