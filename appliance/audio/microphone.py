@@ -6,6 +6,7 @@ else (muted, it copies nothing). A thread of its own turns that into 16 kHz mono
 """
 
 import asyncio
+import math
 import threading
 import time
 from collections import deque
@@ -28,6 +29,7 @@ from appliance.engines.ports import BLOCK, RATE, Audio
 _CAPTURED = 512  # callbacks that may wait: some seconds
 _BACKLOG = 300  # blocks that may wait for the loop: about 10 s
 _NAP_S = 0.004
+_MARGIN_S = 0.001  # behind the callback that is expected to bring the rest of a block
 
 
 class Cleaner(Protocol):
@@ -76,6 +78,7 @@ class DeviceSource:
         self._clock = StreamClock(RATE)
         self._offset = ClockOffset()
         self._frames = 0
+        self._period_s = 0.0  # sound a callback brings
         self._alive_at = time.monotonic()
 
     async def blocks(self) -> AsyncIterator[Block]:
@@ -161,6 +164,7 @@ class DeviceSource:
         self._alive_at = now
         if self._frames == 0:
             prefer_this_thread(realtime=True)
+        self._period_s = frames / self._clock.rate
         behind = info.currentTime - info.inputBufferAdcTime
         if not 0.0 <= behind < 1.0:  # some drivers leave these stamps empty
             behind = self._settings.latency_ms / 1000.0
@@ -187,9 +191,9 @@ class DeviceSource:
                     self._deliver(block)
                 if cutter.change:
                     self._report("input", self.wanted, "open" if cutter.change == "ok" else cutter.change, "")
-            # Wake when the next block can be complete, not at every callback.
-            due = self._alive_at + cutter.missing_s
-            time.sleep(min(BLOCK / RATE, max(_NAP_S, due - time.monotonic())))
+            # Wake behind the callback that completes the next block, not at every one: each waking has its price.
+            due = self._alive_at + whole(cutter.missing_s, self._period_s) + _MARGIN_S
+            time.sleep(min(2 * BLOCK / RATE, max(_NAP_S, due - time.monotonic())))
 
     def _take(self) -> list[tuple[Audio, int, StreamClock]]:
         """What was captured since, as uninterrupted stretches of mono."""
@@ -215,6 +219,11 @@ class DeviceSource:
             self.dropped += 1
         self._blocks.append(block)
         loop.call_soon_threadsafe(self._arrived.set)
+
+
+def whole(seconds: float, period_s: float) -> float:
+    """`seconds` rounded up to whole callbacks; as it is while their period is not known."""
+    return math.ceil(seconds / period_s - 1e-6) * period_s if period_s > 0 else seconds
 
 
 class _Cutter:
