@@ -33,7 +33,7 @@ class Costs:
 
     audio_ms: float = 55.0  # a look at 4 s of audio, beside a draft
     stock_ms: float = 110.0  # a look at 8 s
-    draft_ms: float = 255.0  # whisper base
+    draft_ms: float = 200.0  # whisper base
     llm_ms: float = 140.0
     draft_first: bool = False  # the first look waits for the words, as on two cores
     fade_ms: float = 40.0  # by which the level finds a pause before the traces' gate does, see turns.fade

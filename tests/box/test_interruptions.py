@@ -35,7 +35,7 @@ from appliance.models.shelf import Shelf
 pytestmark = [
     pytest.mark.box,
     pytest.mark.models,
-    pytest.mark.timeout(300 + 30 * int(os.environ.get("APPLIANCE_REPEAT", "0"))),
+    pytest.mark.timeout(300 + 60 * int(os.environ.get("APPLIANCE_REPEAT", "0"))),
 ]
 
 REPEAT = int(os.environ.get("APPLIANCE_REPEAT", "3"))
