@@ -12,6 +12,7 @@ from appliance.bench.endpoint import (
     curve,
     cut_at,
     delay_at,
+    delays,
     inputs_of,
     point,
     policy,
@@ -19,6 +20,7 @@ from appliance.bench.endpoint import (
     summary,
     voice_activity,
 )
+from appliance.bench.quiet import short_answers
 from appliance.bench.traces import Cache, PauseTrace, Trace
 from appliance.engines.ports import BLOCK, RATE, Audio, Word
 from appliance.turns.endpoint import Endpoint, EndpointSettings
@@ -61,6 +63,26 @@ def test_the_policy_pays_for_its_engines() -> None:
     slow = point(SURE, policy(endpoint, Costs(audio_ms=600.0)))
     assert free.cut == 0.0
     assert free.delay_ms < slow.delay_ms
+
+
+def test_after_a_yes_no_question_the_same_turn_ends_sooner() -> None:
+    endpoint, doubtful = Endpoint(EndpointSettings()), [trace("a", inner=0.01, end=0.9)]
+    (usual,) = delays(doubtful, policy(endpoint, FREE))
+    (short,) = delays(doubtful, policy(endpoint, FREE, yes_no=True))
+    assert 0 < short < usual
+
+
+def test_short_answers_are_known_to_the_sample() -> None:
+    def speak(speaker: str, text: str) -> tuple[Audio, tuple[Word, ...]]:
+        quiet, (tone, _) = np.zeros(RATE // 5, np.float32), _beeps(speaker, text)
+        return np.concatenate((quiet, tone, quiet)), ()
+
+    said = list(short_answers(speak))
+    assert len(said) == 10
+    for turn in said:
+        assert turn.asked
+        assert np.abs(turn.audio[turn.end - RATE // 25 : turn.end]).max() > 0.1
+        assert np.abs(turn.audio[turn.end + RATE // 50 :]).max() < 0.05
 
 
 def test_what_is_known_arrives_in_order_and_one_look_at_a_time() -> None:
