@@ -30,6 +30,7 @@ _SAMPLES: dict[Any, Any] = {
     State: State.PAUSE,
     TurnRecord: RECORD,
     tuple[str, ...]: ("a", "b"),
+    tuple[tuple[str, int], ...]: (("s", 3), ("t", 4)),
 }
 
 
