@@ -57,12 +57,21 @@ def list_devices() -> list[DeviceInfo]:
             host=hosts[int(entry["hostapi"])],
             input_channels=int(entry["max_input_channels"]),
             output_channels=int(entry["max_output_channels"]),
-            rate=int(entry["default_samplerate"]),
+            rate=own_rate(hosts[int(entry["hostapi"])], int(entry["default_samplerate"])),
             default_input=index == default_in,
             default_output=index == default_out,
         )
         for index, entry in enumerate(sd.query_devices())
     ]
+
+
+def own_rate(host: str, said: int) -> int:
+    """A device's own rate, Hz, from what PortAudio says.
+
+    With ALSA PortAudio says 44,100 of everything that can be opened at it, conversion included. Sound servers
+    and headsets run at 48,000, and opened at it PulseAudio's stamps are three times as steady.
+    """
+    return 48_000 if host == "ALSA" and said == 44_100 else said
 
 
 def choose(devices: list[DeviceInfo], wanted: str, kind: str) -> DeviceInfo | None:

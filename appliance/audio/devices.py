@@ -9,9 +9,10 @@ from appliance.audio.catalog import (
     choose,
     list_devices,
 )
+from appliance.audio.cutter import Cleaner
 from appliance.audio.echo import EchoCanceller
 from appliance.audio.host import AudioHost
-from appliance.audio.microphone import Cleaner, DeviceSource
+from appliance.audio.microphone import DeviceSource
 from appliance.audio.ports import Source
 from appliance.audio.settings import DeviceSettings, EchoSettings, StationSettings
 from appliance.audio.speaker import DeviceSink

@@ -11,16 +11,16 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from appliance.audio.catalog import DeviceInfo
+from appliance.audio.cutter import BlockCutter, Cleaner
 from appliance.audio.host import AudioHost
 from appliance.audio.levels import LevelSettings, LevelWatch
 from appliance.audio.ports import Block
 from appliance.audio.priority import prefer_this_thread
-from appliance.audio.resample import EMPTY, LiveResampler
 from appliance.audio.settings import DeviceSettings
 from appliance.audio.status import Report
 from appliance.audio.timeline import ClockOffset, StreamClock
@@ -30,18 +30,6 @@ _CAPTURED = 512  # callbacks that may wait: some seconds
 _BACKLOG = 300  # blocks that may wait for the loop: about 10 s
 _NAP_S = 0.004
 _MARGIN_S = 0.001  # behind the callback that is expected to bring the rest of a block
-
-
-class Cleaner(Protocol):
-    """What a microphone's sound goes through before it is heard."""
-
-    def clean(self, audio: Audio, instant: float) -> Audio:
-        """16 kHz mono captured from `instant` on, in order; returns what is ready, in order, nothing lost."""
-        ...
-
-    def restart(self) -> None:
-        """The stream was interrupted: what was held back is dropped."""
-        ...
 
 
 class DeviceSource:
@@ -129,6 +117,7 @@ class DeviceSource:
                         samplerate=rate,
                         channels=channels,
                         dtype="float32",
+                        blocksize=whole_blocks(rate),
                         latency=self._settings.latency_ms / 1000.0,
                         callback=self._callback,
                     )
@@ -168,6 +157,7 @@ class DeviceSource:
         behind = info.currentTime - info.inputBufferAdcTime
         if not 0.0 <= behind < 1.0:  # some drivers leave these stamps empty
             behind = self._settings.latency_ms / 1000.0
+        behind = max(behind, self._period_s)  # the first frame is no younger than the buffer is long; some stamps are
         # The stamp is that of the buffer's first frame.
         current = self._offset.feed(now, info.currentTime) + info.currentTime
         self._clock.feed(self._frames, current - behind)
@@ -184,7 +174,7 @@ class DeviceSource:
 
     def _pump(self) -> None:
         prefer_this_thread(realtime=False)
-        cutter = _Cutter(self._cleaner, self.levels)
+        cutter = BlockCutter(self._cleaner, self.levels)
         while not self._closing:
             for mono, first, clock in self._take():
                 for block in cutter.feed(mono, first, clock):
@@ -221,66 +211,12 @@ class DeviceSource:
         loop.call_soon_threadsafe(self._arrived.set)
 
 
+def whole_blocks(rate: float) -> int:
+    """Frames a callback shall bring: one block's, since each callback has its price; 0 if that is no whole number."""
+    frames, rest = divmod(int(rate) * BLOCK, RATE)
+    return 0 if rest else frames
+
+
 def whole(seconds: float, period_s: float) -> float:
     """`seconds` rounded up to whole callbacks; as it is while their period is not known."""
     return math.ceil(seconds / period_s - 1e-6) * period_s if period_s > 0 else seconds
-
-
-class _Cutter:
-    """From a device's frames to 512-sample blocks at 16 kHz whose positions keep step with real time."""
-
-    def __init__(self, cleaner: Cleaner | None, levels: LevelWatch) -> None:
-        self._cleaner = cleaner
-        self._levels = levels
-        self.change = ""  # what the level watch said about the newest sound
-        self._clock: StreamClock | None = None
-        self._resampler = LiveResampler(RATE, RATE)
-        self._zero: float | None = None  # instant of position 0
-        self._expected = -1  # device frame that continues the stream
-        self._first = 0  # device frame at which this uninterrupted stretch began
-        self._made = 0  # samples at 16 kHz made of this stretch before cleaning
-        self._held: Audio = EMPTY
-        self._start = 0  # position of _held[0]
-        self._cut = 0  # samples at 16 kHz cut from this stretch
-
-    @property
-    def missing_s(self) -> float:
-        """How much sound is wanting for the next block."""
-        return (BLOCK - len(self._held)) / RATE
-
-    def feed(self, mono: Audio, first: int, clock: StreamClock) -> list[Block]:
-        if clock is not self._clock or first != self._expected:
-            self._begin(first, clock)
-        self._expected = first + len(mono)
-        audio = self._resampler.push(mono)
-        self.change = self._levels.feed(audio)  # as captured: cancelling would hide clipping and add silence
-        if self._cleaner is not None and len(audio):
-            instant = self._instant(self._made)
-            self._made += len(audio)
-            audio = self._cleaner.clean(audio, instant)
-        self._held = np.concatenate((self._held, audio))
-        blocks = []
-        while len(self._held) >= BLOCK:
-            self._cut += BLOCK
-            blocks.append(Block(self._held[:BLOCK], self._start, self._instant(self._cut)))
-            self._held = self._held[BLOCK:]
-            self._start += BLOCK
-        return blocks
-
-    def _begin(self, first: int, clock: StreamClock) -> None:
-        """A new stretch: after opening, muting or a loss. Its position follows from its instant."""
-        self._clock, self._first = clock, first
-        self._resampler = LiveResampler(int(clock.rate), RATE)
-        if self._cleaner is not None:
-            self._cleaner.restart()
-        self._held = EMPTY
-        self._made = self._cut = 0
-        instant = clock.instant(first) or 0.0
-        if self._zero is None:
-            self._zero = instant
-        self._start = max(self._start, round((instant - self._zero) * RATE))
-
-    def _instant(self, samples: int) -> float:
-        """The instant at which sample `samples` of this stretch was captured."""
-        assert self._clock is not None
-        return self._clock.instant(self._first + samples * self._clock.rate / RATE) or 0.0

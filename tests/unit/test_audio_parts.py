@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from appliance.audio.catalog import DeviceInfo, choose
 from appliance.audio.echo import FRAME, LEAD_S, EchoCanceller, EchoJudge, Reference, ResidualGate
 from appliance.audio.levels import LevelSettings, LevelWatch, dbfs, first_audible
-from appliance.audio.microphone import whole
 from appliance.audio.ports import Block
 from appliance.audio.ring import History, Ring
 from appliance.audio.settings import EchoSettings
@@ -373,10 +372,3 @@ def test_a_callback_that_waits_between_its_readings_does_not_move_the_clock() ->
         late = 0.05 if rng.random() < 0.2 else 0.0002
         seen.append(offset.feed(100.0 + n * 0.01 + late, theirs) + theirs - (100.0 + n * 0.01))
     assert max(seen[20:]) < 0.001
-
-
-def test_a_wait_for_sound_ends_behind_a_callback() -> None:
-    assert whole(0.032, 0.01) == pytest.approx(0.04)
-    assert whole(0.02, 0.01) == pytest.approx(0.02)
-    assert whole(0.003, 0.032) == pytest.approx(0.032)
-    assert whole(0.02, 0.0) == 0.02
