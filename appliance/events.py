@@ -241,7 +241,7 @@ class DeviceChanged(Event):
     station: str
     role: str  # input, output
     name: str
-    status: str  # open, lost, waiting, silent, clipping, half-duplex
+    status: str  # open, lost, waiting, silent, clipping, half-duplex, full-duplex
     detail: str = ""
 
 

@@ -70,8 +70,8 @@ def open_station(
     """Microphone and loudspeaker of one station, on the running event loop.
 
     Never fails for want of a device: it waits for one and says so through `publish` (DeviceChanged: open,
-    lost, waiting, silent, clipping, half-duplex). `woken(awake, at)` is told when a wake word, a key or the end
-    of the follow-up window changes whether it listens. Raises MissingError where PortAudio itself is absent.
+    lost, waiting, silent, clipping, half-duplex, full-duplex). `woken(awake, at)` is told when a wake word, a key or
+    the end of the follow-up window changes whether it listens. Raises MissingError where PortAudio itself is absent.
     """
     report = reporter(settings.name, clock, publish)
     sink = DeviceSink(settings.output, host, report)

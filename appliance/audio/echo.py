@@ -106,11 +106,27 @@ class EchoJudge:
         self._settings = settings
         self._removed: deque[float] = deque(maxlen=window)
         self._left: deque[float] = deque(maxlen=window)
+        self._uncancelled: deque[float] = deque(maxlen=window)
 
     def feed(self, far_dbfs: float, near_dbfs: float, out_dbfs: float) -> None:
         if far_dbfs > -45.0 and near_dbfs > self._settings.strong_echo_dbfs - 10.0:
             self._removed.append(near_dbfs - out_dbfs)
             self._left.append(out_dbfs)
+
+    def feed_uncancelled(self, far_dbfs: float, near_dbfs: float) -> None:
+        """One frame in half duplex, where nothing is cancelled: how strong is the echo still?"""
+        if far_dbfs > -45.0:
+            self._uncancelled.append(near_dbfs)
+
+    @property
+    def weak_again(self) -> bool:
+        """In half duplex: what comes back would pass for a weak echo as it is, e.g. since a headset was put on.
+
+        Three frames of four must be 6 dB below what counts as strong; whoever talks meanwhile only delays it.
+        """
+        if len(self._uncancelled) < (self._uncancelled.maxlen or 0):
+            return False
+        return float(np.quantile(self._uncancelled, 0.75)) < self._settings.strong_echo_dbfs - 6.0
 
     @property
     def removed_db(self) -> float | None:
@@ -168,8 +184,8 @@ class EchoCanceller:
     """A microphone's `Cleaner`.
 
     mode cancel: WebRTC; half-duplex: silence instead of what is captured while something is audible and
-    `tail_ms` after; auto: cancel until the judge finds the echo too strong, then half-duplex, said through
-    `report`; off: only noise suppression and gain control, where asked for.
+    `tail_ms` after; auto: cancel until the judge finds the echo too strong, then half-duplex until it finds it
+    weak, both said through `report`; off: only noise suppression and gain control, where asked for.
     """
 
     def __init__(self, settings: EchoSettings, played: Played | None, report: Report, device: str = "") -> None:
@@ -184,6 +200,7 @@ class EchoCanceller:
         if self._reference is None and self.mode == "cancel":
             self.mode = "off"  # nothing is played on this station, so nothing comes back
         self._apm: Any = None
+        self._cancels = True  # its library is there
         self._held: Audio = EMPTY
         self._held_at = 0.0  # instant of _held[0]
         self._audible_until = float("-inf")
@@ -216,7 +233,10 @@ class EchoCanceller:
             self._audible_until = instant + LEAD_S + FRAME / RATE + self._settings.tail_ms / 1000.0
             self._active_until = instant + _QUIET_S
         if self.mode == "half-duplex":
-            if instant < self._audible_until:
+            self.judge.feed_uncancelled(far_dbfs, dbfs(near))
+            if self._settings.mode == "auto" and self._cancels and self.judge.weak_again:
+                self._go_full_duplex()
+            elif instant < self._audible_until:
                 return np.zeros(FRAME, dtype=np.float32)
             return self._process(near, None) if self._always else near
         if self.mode == "cancel" and far is not None and (instant < self._active_until or self._always):
@@ -247,11 +267,19 @@ class EchoCanceller:
         self._apm = None
         self._report("input", self._device, "half-duplex", why)
 
+    def _go_full_duplex(self) -> None:
+        self.mode = "cancel"
+        self._apm = None
+        self.judge = EchoJudge(self._settings)
+        self._gate = ResidualGate(self._settings.residual_db)
+        self._report("input", self._device, "full-duplex", "the loudspeaker is hardly heard at the microphone any more")
+
     def _process(self, near: Audio, far: Audio | None) -> Audio:
         if self._apm is None:
             try:
                 self._apm = _Apm(self._settings, cancel=self.mode == "cancel")
             except ImportError:
+                self._cancels = False
                 self._go_half_duplex("the echo canceller is not installed")
                 return np.zeros(FRAME, dtype=np.float32)
         return cast(Audio, self._apm.process(near, far))
