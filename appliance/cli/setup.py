@@ -17,6 +17,7 @@ from appliance.errors import MissingError, UsageError
 
 if TYPE_CHECKING:
     from appliance.models.shelf import Shelf
+    from appliance.setup.audio_doctor import Loopback
     from appliance.setup.devices import Chosen
     from appliance.setup.doctor import Finding
     from appliance.setup.probe import Machine
@@ -84,24 +85,51 @@ def doctor(
     config: Annotated[Path | None, typer.Option("--config", metavar="FILE", help="Examine this config.")] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Do not load the engines.")] = False,
     sound: Annotated[bool, typer.Option(help="Check devices; plays a soft sweep for a second.")] = True,
+    write: Annotated[bool, typer.Option("--write", help="Write the measured echo delay into the config.")] = False,
     as_json: Json = False,
 ) -> None:
     """Check config, models, memory, disk, permissions, sound, and load each engine in a process of its own.
 
-    Example: appliance doctor
+    Example: appliance doctor --quick --write
     """
     from appliance.setup.doctor import Result, examine
 
+    if write and (tier or not sound):
+        raise UsageError("--write wants a config and its sound", "leave out --tier and --no-sound")
     findings = []
-    for finding in examine(config, tier or None, engines=not quick, sound=sound):
+    swept: dict[str, Loopback] = {}
+    for finding in examine(config, tier or None, engines=not quick, sound=sound, measured=swept.__setitem__):
         findings.append(finding)
         if not as_json:
             _print_finding(finding)
     failed = sum(finding.result is Result.FAILED for finding in findings)
     if as_json:
         print(json.dumps({"ok": failed == 0, "findings": [asdict(finding) for finding in findings]}))
+    if write:
+        _write_echo(config, swept)
     if failed:
         raise typer.Exit(1)
+
+
+def _write_echo(config_file: Path | None, swept: "dict[str, Loopback]") -> None:
+    """The measured delay of each station into its config, and half duplex where the sweep said so."""
+    from appliance.config import load, user_config_path
+    from appliance.setup.fit import spelled
+    from appliance.setup.write import write_echo
+
+    path = config_file or user_config_path()
+    for name, loopback in swept.items():
+        stations = load(path).stations
+        now = next(station.echo.mode for station in stations if station.name == name)
+        echo: dict[str, float | str] = {"delay_ms": float(round(loopback.delay_ms))}
+        if loopback.advice == "half-duplex":
+            echo["mode"] = loopback.advice
+        elif now == "half-duplex":
+            echo["mode"] = "auto"
+        written = write_echo(path, name, echo, spelled(stations))
+        if written.backup is not None:
+            _say(f"the config before: {written.backup}")
+    _say(f"config: {path}" if swept else "config: as it was, no echo was heard")
 
 
 def _chosen(verdicts: "list[Verdict]", name: str) -> "Verdict":
@@ -133,11 +161,12 @@ def _devices(path: Path, tier: str, *, ask: bool, keep: bool) -> "Chosen":
 
 def _write(path: Path, name: str, machine: "Machine", devices: "Chosen", *, replace: bool) -> "Written":
     from appliance.config import load
+    from appliance.setup.devices import echo_of
     from appliance.setup.fit import differences, stations
     from appliance.setup.write import write_config
 
     config = load(tier=name)
-    differing = {**differences(config, machine), "stations": stations(config, devices)}
+    differing = {**differences(config, machine), "stations": stations(config, devices, echo_of(path, devices))}
     return write_config(path, name, differing, replace_edited=replace)
 
 

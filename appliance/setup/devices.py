@@ -18,7 +18,7 @@ from appliance.audio.chime import chime
 from appliance.audio.host import AudioHost
 from appliance.audio.levels import SILENCE_DBFS, dbfs
 from appliance.audio.microphone import DeviceSource
-from appliance.audio.settings import DeviceSettings, StationSettings
+from appliance.audio.settings import DeviceSettings, EchoSettings, StationSettings
 from appliance.audio.speaker import DeviceSink
 from appliance.audio.status import reporter
 from appliance.clock import MonotonicClock
@@ -89,6 +89,15 @@ def present(path: Path) -> Chosen | None:
         return of(load(path))
     except ApplianceError:
         return None
+
+
+def echo_of(path: Path, chosen: Chosen) -> EchoSettings | None:
+    """What the user's config at `path` says of the echo between the `chosen` devices; None for other devices."""
+    try:
+        config = load(path)
+    except ApplianceError:
+        return None
+    return config.stations[0].echo if config.stations and of(config) == chosen else None
 
 
 def offered(devices: list[DeviceInfo], kept: Chosen) -> Choices:

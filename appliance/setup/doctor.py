@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from appliance.capacity.kv import kv_budget
 from appliance.capacity.text import plain_size
@@ -23,6 +24,9 @@ from appliance.setup.loads import ENGINES
 from appliance.setup.probe import Machine, disk_free, probe
 from appliance.setup.sums import tier_sum
 from appliance.store.database import default_path
+
+if TYPE_CHECKING:
+    from appliance.setup.audio_doctor import Loopback
 
 _ENGINE_TIMEOUT_S = 180.0
 _LEAST_DISK_BYTES = 200_000_000
@@ -52,15 +56,24 @@ class Patient:
     option: tuple[str, str]
     machine: Machine
     shelf: Shelf
+    measured: Callable[[str, "Loopback"], None] = lambda station, loopback: None  # told of each station's sweep
 
 
 Check = Callable[[Patient], Iterator[Finding]]
 
 
 def examine(
-    config_file: Path | None, tier: str | None, *, engines: bool = True, sound: bool = False
+    config_file: Path | None,
+    tier: str | None,
+    *,
+    engines: bool = True,
+    sound: bool = False,
+    measured: Callable[[str, "Loopback"], None] = lambda station, loopback: None,
 ) -> Iterator[Finding]:
-    """Every finding, as it is made; `sound` also opens the devices. A broken config is the first and only one."""
+    """Every finding, as it is made; `sound` also opens the devices. A broken config is the first and only one.
+
+    `measured` is told the name of each station whose echo was heard, and what was measured there.
+    """
     try:
         config = load(config_file, tier)
     except ApplianceError as error:
@@ -70,7 +83,7 @@ def examine(
     yield Finding("config", Result.OK, f"{own or 'no config of your own'}, tier {config.tier}")
     shelf = Shelf()
     option = ("--config", str(own)) if own is not None else ("--tier", config.tier)
-    patient = Patient(config, option, probe(shelf.root), shelf)
+    patient = Patient(config, option, probe(shelf.root), shelf, measured)
     for check in CHECKS:
         if engines or check is not check_engines:
             yield from check(patient)
@@ -182,7 +195,8 @@ def check_sound(patient: Patient) -> Iterator[Finding]:
             yield Finding(f"{station.name} {found.name}", results[found.status], found.message, found.hint)
         if loopback is not None and loopback.heard:
             advice = f'[[stations]] echo.mode = "{loopback.advice}", echo.delay_ms = {loopback.delay_ms:.0f}'
-            yield Finding(f"{station.name} echo", Result.OK, f"for the config: {advice}")
+            yield Finding(f"{station.name} echo", Result.OK, f"for the config (or say --write): {advice}")
+            patient.measured(station.name, loopback)
 
 
 CHECKS: list[Check] = [check_models, check_gpu, check_memory, check_disk, check_permissions, check_engines]

@@ -4,10 +4,11 @@ Owns those few adjustments, and the stations where a person chose their devices.
 says, so that a later version's better tier reaches the user's config.
 """
 
+from collections.abc import Iterable
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from appliance.audio.settings import StationSettings
+from appliance.audio.settings import EchoSettings, StationSettings
 from appliance.config import Config
 from appliance.setup.devices import Chosen
 from appliance.setup.probe import Machine
@@ -35,16 +36,25 @@ def differences(config: Config, machine: Machine) -> dict[str, dict[str, Any]]:
     return {table: keys for table, keys in found.items() if keys}
 
 
-def stations(config: Config, chosen: Chosen) -> list[dict[str, Any]]:
+def stations(config: Config, chosen: Chosen, echo: EchoSettings | None = None) -> list[dict[str, Any]]:
     """The stations of the user's config with the chosen devices in the first; empty where the tier's are the same.
 
+    `echo` is what the doctor wrote of these devices.
     A list in the user's file replaces the tier's, so all of them stand there with everything that is not a default.
     """
     first, *others = config.stations or (StationSettings(),)
     mine = replace(
-        first, input=replace(first.input, device=chosen.input), output=replace(first.output, device=chosen.output)
+        first,
+        input=replace(first.input, device=chosen.input),
+        output=replace(first.output, device=chosen.output),
+        echo=echo or first.echo,
     )
-    return [] if mine == first else [_differing(station, StationSettings()) for station in (mine, *others)]
+    return [] if mine == first else spelled((mine, *others))
+
+
+def spelled(stations: Iterable[StationSettings]) -> list[dict[str, Any]]:
+    """Stations as the user's file has them: everything that is not a default."""
+    return [_differing(station, StationSettings()) for station in stations]
 
 
 def _differing(value: Any, default: Any) -> dict[str, Any]:

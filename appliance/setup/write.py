@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tomlkit
+
 from appliance.errors import ApplianceError, UsageError
 
 _MARK = re.compile(r"^# fingerprint: ([0-9a-f]{16})$", re.MULTILINE)
@@ -67,6 +69,54 @@ def write_config(path: Path, tier: str, differences: Differences, *, replace_edi
         raise UsageError(
             f"{path} was edited by hand and is left as it is", "say --replace to put it aside and write a new one"
         )
+    return _put(path, text)
+
+
+def write_echo(path: Path, station: str, echo: Mapping[str, Any], stations: list[dict[str, Any]]) -> Written:
+    """Write keys of a station's `echo` into the config at `path`; all else in it stays as it is, remarks included.
+
+    `stations` is what is written first where the file names none, since a list there replaces the tier's. A file
+    that was as set-up wrote it counts as that afterwards. Raises UsageError where there is no such file or
+    station, ApplianceError when it cannot be written.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise UsageError(f"there is no config at {path} to write into", "appliance setup writes one") from error
+    except OSError as error:
+        raise ApplianceError(f"{path} cannot be read: {error.strerror}", "check its permissions") from error
+    ours = not edited(path)
+    document: Any = tomlkit.parse(text)
+    if "stations" not in document:
+        document.append("stations", _tables(stations))
+    entry = next((each for each in document["stations"] if each.get("name", "default") == station), None)
+    if entry is None:
+        raise UsageError(f"{path} has no station {station!r}", "name it there as a [[stations]] entry")
+    for key, value in echo.items():
+        if "echo" in entry:
+            entry["echo"][key] = value
+        else:
+            entry.append(tomlkit.key(["echo", key]), tomlkit.item(value))
+    text = tomlkit.dumps(document)
+    mark = _MARK.search(text) if ours else None
+    if mark is not None:
+        body = text[mark.end() :].lstrip("\n")
+        text = text[: mark.start(1)] + _fingerprint(body) + text[mark.end(1) :]
+    return _put(path, text)
+
+
+def _tables(entries: list[dict[str, Any]]) -> Any:
+    tables = tomlkit.aot()
+    for entry in entries:
+        table = tomlkit.table()
+        for key, value in _dotted(entry):
+            table.append(tomlkit.key(key.split(".")), tomlkit.item(value))
+        tables.append(table)
+    return tables
+
+
+def _put(path: Path, text: str) -> Written:
+    """Replace the file at `path` in one step, what was there kept beside it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.new")
     try:
         if path.is_file() and path.read_bytes() == text.encode():

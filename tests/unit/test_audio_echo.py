@@ -160,6 +160,3 @@ def test_webrtc_removes_a_delayed_echo() -> None:
                 after.append(out)
     removed = dbfs(np.concatenate(before)) - dbfs(np.concatenate(after))
     assert removed > 25
-
-
-# --- wake -------------------------------------------------------------------------------------------------

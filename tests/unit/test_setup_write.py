@@ -7,9 +7,9 @@ import pytest
 
 from appliance.config import load
 from appliance.errors import ApplianceError, UsageError
-from appliance.setup.devices import Chosen, of, present
-from appliance.setup.fit import stations
-from appliance.setup.write import edited, render, write_config
+from appliance.setup.devices import Chosen, echo_of, of, present
+from appliance.setup.fit import spelled, stations
+from appliance.setup.write import edited, render, write_config, write_echo
 
 
 @pytest.fixture
@@ -132,3 +132,43 @@ def test_default_devices_are_not_written(path: Path) -> None:
     path.parent.mkdir()
     path.write_text("tier = 3\n")
     assert present(path) is None
+
+
+def test_the_doctor_writes_a_delay_into_what_set_up_wrote(path: Path) -> None:
+    write_config(path, "kiosk", {})
+    written = write_echo(path, "counter", {"delay_ms": 47.0}, spelled(load(path).stations))
+    assert written.changed
+    assert not edited(path)  # so that set-up may write it again…
+    counter = load(path).stations[0]
+    assert counter == replace(load(tier="kiosk").stations[0], echo=replace(counter.echo, delay_ms=47.0))
+    devices = of(load(path))
+    kept = stations(load(tier="kiosk"), devices, echo_of(path, devices))
+    write_config(path, "kiosk", {"stations": kept})
+    assert load(path).stations[0].echo.delay_ms == 47.0  # …and keeps it…
+    assert echo_of(path, Chosen("another microphone", devices.output)) is None  # …for these devices
+
+
+def test_the_doctor_leaves_an_edited_config_as_it_is_but_for_the_delay(path: Path) -> None:
+    path.parent.mkdir()
+    mine = (
+        '# mine\ntier = "tiny"  # small\n\n[[stations]]\nname = "a"\necho.mode = "cancel"\n\n'
+        '[[stations]]\nname = "b"\n[stations.input]\ndevice = "USB" # left\n'
+    )
+    path.write_text(mine)
+    write_echo(path, "a", {"delay_ms": 31.0}, [])
+    written = write_echo(path, "b", {"delay_ms": 52.0, "mode": "half-duplex"}, [])
+    assert written.backup is not None
+    first, second = load(path).stations
+    assert (first.echo.mode, first.echo.delay_ms) == ("cancel", 31.0)
+    assert (second.echo.mode, second.echo.delay_ms, second.input.device) == ("half-duplex", 52.0, "USB")
+    assert set(mine.splitlines()) <= set(path.read_text().splitlines())
+    assert edited(path)
+
+
+def test_a_delay_without_a_config_or_a_station_is_refused(path: Path) -> None:
+    with pytest.raises(UsageError, match="no config") as refused:
+        write_echo(path, "default", {"delay_ms": 1.0}, [])
+    assert "setup" in refused.value.hint
+    write_config(path, "tiny", {"stations": [{"name": "a"}]})
+    with pytest.raises(UsageError, match="no station 'b'"):
+        write_echo(path, "b", {"delay_ms": 1.0}, [])
