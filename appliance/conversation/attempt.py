@@ -14,7 +14,7 @@ from appliance import events
 from appliance.clock import ms
 from appliance.conversation.desk import Desk
 from appliance.engines.ports import Audio, CancelToken, Generation, Priority, Spoken, Transcript
-from appliance.speech.chunker import Chunker, Clause
+from appliance.speech.chunker import Chunker, ChunkSettings, Clause
 from appliance.speech.clean import StreamCleaner
 from appliance.speech.normalise import normalise
 
@@ -184,7 +184,11 @@ class Attempt:
                 return
         ahead = desk.settings.speculation.tokens_ahead
         limit = min(desk.settings.answer.max_tokens, desk.conduct().max_tokens)
-        generation = desk.chat.generate(transcript.text, replace(desk.settings.answer, max_tokens=limit))
+        generation = desk.chat.generate(
+            transcript.text,
+            replace(desk.settings.answer, max_tokens=limit),
+            halt=completes_first_clause(desk.settings.clauses, transcript.language),
+        )
         self._generation = generation
         async for piece in generation:
             if stamps.first_token is None:
@@ -212,7 +216,7 @@ class Attempt:
             if first:
                 self.stamps.first_clause = self._desk.clock.now()
             await self._clauses.put(clause)
-            if first:  # nothing is read meanwhile, so the LLM soon pauses and leaves the cores to the first sound
+            if first:  # nothing is asked of the LLM meanwhile, so it pauses and leaves the cores to the first sound
                 await self._sound_ready.wait()
 
     async def _speak(self, language: str) -> None:
@@ -262,6 +266,23 @@ class Attempt:
             await self._unheld.wait()
             self._desk.player.begin(self.turn)
         self._desk.player.play(piece, clause.end)
+
+
+def completes_first_clause(settings: ChunkSettings, language: str) -> Callable[[str], bool]:
+    """Whether a piece of the answer completes its first clause: True once, then the LLM leaves the cores to the voice.
+
+    It runs where the piece is made, because the next step would have begun before the event loop knew.
+    """
+    cleaner, chunker = StreamCleaner(), Chunker(settings, language)
+    waiting = True
+
+    def completes(text: str) -> bool:
+        nonlocal waiting
+        completed = waiting and bool(chunker.feed(cleaner.feed(text)))
+        waiting = waiting and not completed
+        return completed
+
+    return completes
 
 
 def joined(said: str, more: str) -> str:

@@ -5,7 +5,7 @@ synthesizer returns is at its own `sample_rate`. Coroutines may be called from t
 native work behind them runs on the engine's own thread (see `appliance.engines.worker`).
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -164,10 +164,20 @@ class ChatSession(Protocol):
         """
         ...
 
-    def generate(self, words: str, sampling: Sampling, *, urgent: bool = True, note: str = "") -> Generation:
+    def generate(
+        self,
+        words: str,
+        sampling: Sampling,
+        *,
+        urgent: bool = True,
+        note: str = "",
+        halt: Callable[[str], bool] | None = None,
+    ) -> Generation:
         """Answer `words`. Cancels a generation of this session that is still running. `urgent`: someone is waiting.
 
         `note` is put behind the words for this answer only (changing facts such as the time; never stored).
+        `halt` is asked with the text of each piece, on the engine's own thread, so it must be quick: True pauses the
+        answer until its next piece is wanted, and the processor is free for what has to be done with this one.
         """
         ...
 

@@ -4,13 +4,13 @@ Owns the formula and the reading of its weights, which are data (`endpoint.toml`
 Every input may be missing. It does not know how long to wait: that is `turns.endpoint`.
 
     logit P(done) = prior
-                  + audio:  bias + slope * logit(audio_score)
+                  + audio:  bias + slope * logit(audio_score), times with_words once there are words
                   + text:   bias + sum of weight * feature
                   + llm:    bias + slope * logit(llm_score)
                   + length: bias + slope * log2(seconds spoken, 1/4 to 2)
 
 A missing input leaves its line out. The weights are fitted with inputs dropped at random, so that each line
-is right on its own and in company.
+is right on its own and in company, and then bent a little towards few cut-offs at short waits.
 """
 
 import functools
@@ -31,6 +31,7 @@ class Weights:
     prior: float
     audio_bias: float
     audio_slope: float
+    audio_with_words: float  # 0..1: how much of both still counts when the words are known
     text_bias: float
     text: tuple[float, ...]
     llm_bias: float
@@ -68,7 +69,8 @@ def done_probability(
     """P(the person is done), 0..1, from whichever inputs are there; the prior when none is."""
     x = weights.prior
     if audio_score is not None:
-        x += weights.audio_bias + weights.audio_slope * logit(audio_score)
+        share = 1.0 if text is None else weights.audio_with_words
+        x += share * (weights.audio_bias + weights.audio_slope * logit(audio_score))
     if text is not None:
         x += weights.text_bias + sum(w * f for w, f in zip(weights.text, text.values(), strict=True))
     if llm_score is not None:
@@ -85,6 +87,7 @@ def parse(toml: str) -> Weights:
         prior=float(table["prior"]),
         audio_bias=float(table["audio"]["bias"]),
         audio_slope=float(table["audio"]["slope"]),
+        audio_with_words=float(table["audio"]["with_words"]),
         text_bias=float(table["text"]["bias"]),
         text=tuple(float(table["text"][name]) for name in FEATURES),
         llm_bias=float(table["llm"]["bias"]),

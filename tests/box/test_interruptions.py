@@ -84,7 +84,7 @@ def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_inte
     rig: Rig, teller: House
 ) -> None:
     chance = random.Random(5)
-    told: list[tuple[float, dict[str, Any]]] = []  # when the interruption was said, and the turn it ended
+    told: list[tuple[float, float, dict[str, Any]]] = []  # from when to when it was said, and the turn it ended
     with rig.hear_both() as heard:
         ask_and_wait_for_sound(rig, heard, SKY)
         for n in range(REPEAT):
@@ -93,18 +93,23 @@ def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_inte
                 ask_and_wait_for_sound(rig, heard, SKY)
             time.sleep(chance.uniform(0.05, 0.9))
             count, at = len(teller.turns()), heard.seconds
-            ask_and_wait_for_sound(rig, heard, (SKY, HAMLET)[n % 2])
-            told.append((at, teller.turn(count + 1)))
+            rig.say(question((SKY, HAMLET)[n % 2]), RATE).wait()
+            said = heard.seconds
+            wait_for_sound(heard, said)
+            told.append((at, said, teller.turn(count + 1)))
         new_session(teller)
     both = heard.audio
-    asked = stretches(both[:, 0], gap_s=0.9, frames_db=30.0)
     sounds = stretches(both[:, 1], gap_s=0.25)
-    over = [(begin, end) for begin, end in asked if any(a < begin < b - 0.02 for a, b in sounds)]
+    over, turns = [], []
+    for at, said, turn in told:
+        [(begin, end)] = stretches(both[int(at * RATE) : int(said * RATE), 0], gap_s=0.9, frames_db=30.0)
+        if any(a < at + begin < b - 0.02 for a, b in sounds):
+            over.append((at + begin, at + end))
+            turns.append(turn)
     to_silence = [next(b - begin for a, b in sounds if a < begin < b) * 1000 for begin, _ in over]
     stale = 0.0  # a second after the cut, until the interruption ends
     for begin, end in over:
         stale += sum(max(0.0, min(b, end) - max(a, begin + 1.0)) for a, b in sounds)
-    turns = [next(turn for at, turn in told if at - 1.0 < begin < at + 2.0) for begin, _ in over]
     errors = asyncio.run(words_apart(both[:, 1], over, sounds, turns))
     p50, p95 = np.percentile(to_silence, (50, 95))
     print(f"to silence ms: p50 {p50:.0f}, p95 {p95:.0f}, most {max(to_silence):.0f}, n {len(to_silence)}")

@@ -1,5 +1,6 @@
 """What the tests of the engine's thread share: sessions driven step by step, and what must hold after each."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +33,8 @@ class Stream:
     cancelled: bool = False
     paused: bool = False
     read: int = 0
+    wanted: int = 0
+    halt: Callable[[str], bool] | None = None
     pieces: list[str] = field(default_factory=list)
 
 

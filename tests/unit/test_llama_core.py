@@ -161,6 +161,26 @@ def test_reading_on_wakes_a_paused_answer(toy: Path) -> None:
     core.close()
 
 
+def test_an_answer_that_is_halted_takes_no_step_until_its_next_piece_is_wanted(toy: Path) -> None:
+    core = Core(toy, SMALL)
+    core.open("a", [])
+    stream = ask(core, "a", "hello", tokens=12)
+    seen: list[str] = []
+    stream.halt = lambda text: seen.append(text) is None and len(seen) == 3
+    run(core)
+    _, finish, _ = drain(core)[id(stream)]
+    assert len(seen) == 3  # the third halted it, although everything has been read
+    assert finish == ""
+    assert core.next_wake_s() is not None
+    stream.wanted = 3
+    run(core)
+    assert len(seen) == 3  # these are the pieces that it has
+    stream.wanted = 4
+    run(core)
+    assert drain(core)[id(stream)][1] in ("stop", "length")
+    core.close()
+
+
 def test_a_prompt_over_the_share_is_an_error_and_the_session_lives(core: Core) -> None:
     core.open("a", [Message("user", "x " * 20), Message("assistant", "y " * 20)])
     stream = ask(core, "a", "word " * 80)

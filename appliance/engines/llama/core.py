@@ -318,6 +318,7 @@ class Core:
             job.sink(text)
         elif job.generation is not None and (text or tokens):
             job.pieces += 1
+            job.halted = job.generation.halt is not None and job.generation.halt(text)
             self.outbox.append((job.generation, Piece(text, tokens, now), "", None))
 
     def _reap(self) -> None:
@@ -329,10 +330,10 @@ class Core:
                 continue
             if job.generation.cancelled:
                 self._end(seat, "cancelled")
-            elif job.pieces - job.generation.read >= self.settings.unread_pieces:
+            elif job.unread(self.settings.unread_pieces):
                 job.stalled_at = job.stalled_at or now
                 job.generation.paused = True
-                if job.pieces - job.generation.read < self.settings.unread_pieces:
+                if not job.unread(self.settings.unread_pieces):
                     job.stalled_at = None  # it was read in between, before it could know that it must wake us
                 elif now - job.stalled_at >= self.settings.stall_s:
                     self._end(seat, "cancelled")

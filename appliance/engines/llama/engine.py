@@ -215,8 +215,16 @@ class LlamaSession:
         self._engine.post(run, lambda _: answer(None))
         return await future
 
-    def generate(self, words: str, sampling: Sampling, *, urgent: bool = True, note: str = "") -> Generation:
-        generation = LlamaGeneration(self._engine.poke)
+    def generate(
+        self,
+        words: str,
+        sampling: Sampling,
+        *,
+        urgent: bool = True,
+        note: str = "",
+        halt: Callable[[str], bool] | None = None,
+    ) -> Generation:
+        generation = LlamaGeneration(self._engine.poke, halt)
         if self._generation is not None:
             self._generation.cancelled = True
         self._generation = generation

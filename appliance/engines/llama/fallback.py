@@ -34,8 +34,16 @@ class _FallbackSession:
     async def anticipate(self, words: str) -> float | None:
         return await self._choose().anticipate(words)
 
-    def generate(self, words: str, sampling: Sampling, *, urgent: bool = True, note: str = "") -> Generation:
-        return self._choose().generate(words, sampling, urgent=urgent, note=note)
+    def generate(
+        self,
+        words: str,
+        sampling: Sampling,
+        *,
+        urgent: bool = True,
+        note: str = "",
+        halt: Callable[[str], bool] | None = None,
+    ) -> Generation:
+        return self._choose().generate(words, sampling, urgent=urgent, note=note, halt=halt)
 
     async def settle(self, heard: str | None, reply: str | None = None) -> None:
         chosen, self._chosen = self._choose(), None

@@ -50,8 +50,16 @@ class Job:
     next: int = -1
     writing: bool = False
     admitted: bool = False
+    halted: bool = False  # until the piece behind the last one is wanted
     stalled_at: float | None = None
     evaluated: int = 0
+
+    def unread(self, most: int) -> bool:
+        """Whether the client must first read, or ask for what follows the piece that halted the answer."""
+        client = self.generation
+        if client is None:
+            return False
+        return self.pieces - client.read >= most or (self.halted and client.wanted <= self.pieces)
 
 
 @dataclass(slots=True)

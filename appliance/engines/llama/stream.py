@@ -15,13 +15,15 @@ from appliance.errors import ApplianceError
 class LlamaGeneration:
     """`ports.Generation`. The thread feeds it through `deliver`, which runs on the loop that called `generate`."""
 
-    def __init__(self, wake: Callable[[], None]) -> None:
+    def __init__(self, wake: Callable[[], None], halt: Callable[[str], bool] | None = None) -> None:
+        self.halt = halt
         self.prompt_tokens = 0
         self.finish = ""
         self.turn_end: float | None = None
         self.loop = asyncio.get_running_loop()
         self.cancelled = False
         self.read = 0  # pieces taken by the client; only the loop writes, the thread compares
+        self.wanted = 0  # pieces asked for; likewise
         self.paused = False  # the thread waits for the client to read; only the thread writes
         self._wake = wake
         self._pieces: deque[Piece] = deque()
@@ -37,6 +39,9 @@ class LlamaGeneration:
         return self
 
     async def __anext__(self) -> Piece:
+        self.wanted += 1
+        if self.paused:
+            self._wake()
         while not self._pieces:
             if self._error is not None:
                 error, self._error = self._error, None
