@@ -21,7 +21,7 @@ from appliance.turns.completeness import TextLook, read
 from appliance.turns.endpoint import Endpoint, EndpointSettings, Look
 
 BLOCK_MS = BLOCK * 1000 / RATE
-FALLBACK_MS = 3_000.0  # stock: the silence that ends a turn whatever the score
+FALLBACK_MS = 3_000.0  # the silence that ends a turn whatever the scores: stock's, and the most for the policy too
 STOCK_THRESHOLD = 0.5
 STOCK_LOOK_MS = 200.0
 HORIZON_MS = 3_500.0  # as long as the corpus's tails
@@ -155,8 +155,8 @@ def policy(
             )
             at = _on_block(max(step.since_ms, endpoint.decide(look).wait_ms - gate_is_late_ms))
             if at < until:
-                return at
-        return math.inf
+                return min(at, FALLBACK_MS)  # at any patience, so that no way buys its median with longer waits
+        return FALLBACK_MS
 
     return ends
 
@@ -230,7 +230,7 @@ def summary(points: Sequence[Point]) -> dict[str, float | None]:
     return {name: round(v, digits) if math.isfinite(v) else None for name, (v, digits) in values.items()}
 
 
-PATIENCE = tuple(0.12 * 1.12**i for i in range(34))
+PATIENCE = tuple(0.12 * 1.12**i for i in range(46))
 SILENCES = tuple(BLOCK_MS * k for k in range(2, 95))
 LOOKS_MS = tuple(blocks * BLOCK_MS for blocks in LOOKS)
 
