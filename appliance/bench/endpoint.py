@@ -35,7 +35,6 @@ class Costs:
     stock_ms: float = 110.0  # a look at 8 s
     draft_ms: float = 200.0  # whisper base
     llm_ms: float = 140.0
-    draft_first: bool = False  # the first look waits for the words, as on two cores
     fade_ms: float = 40.0  # by which the level finds a pause before the traces' gate does, see turns.fade
 
 
@@ -72,7 +71,7 @@ def inputs_of(trace: Trace, pause: PauseTrace, costs: Costs, *, pause_ms: float 
     for blocks, score in sorted(pause.looks.items()):
         at = blocks * BLOCK_MS
         # One look at a time, no sooner than the policy asks again, and beside a draft only the first.
-        if at < pause_ms or at < busy_until or at < asked + 96.0 or (at < drafted and (arrivals or costs.draft_first)):
+        if at < pause_ms or at < busy_until or at < asked + 96.0 or (at < drafted and arrivals):
             continue
         busy_until, asked = at + costs.audio_ms, at
         arrivals.append((busy_until, "audio", score))

@@ -211,7 +211,6 @@ async def run(config: Config, costs: sim.Costs, tell: Tell, *, limit: int = 0, k
         traces = await fill(rig, tell, limit=limit, kept=kept)
         if not traces:
             raise UsageError("no turn has been listened to yet", "leave out --kept")
-        costs = replace(costs, draft_first=config.talk.draft_first)
         quiet_set = {**await hush(rig, tell), **await yes_or_no(rig, config, costs)}
         cost = await look_cost_ms(rig)
     finally:

@@ -188,8 +188,6 @@ class Conversation:
         audio = self._tape.cut(hearing.take_from)
         if hearing.attempt is None and not self._judgement.not_speech(hearing, audio) and desk.conduct().drafts:
             hearing.attempt = self._attempt(hearing)
-        if desk.settings.draft_first and hearing.attempt is not None:
-            return  # looked at once the words are there, if they leave it open
         hearing.look(desk, audio)
         hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
 

@@ -46,7 +46,6 @@ class TalkSettings:
     clauses: ChunkSettings = field(default_factory=ChunkSettings)
     answer: Sampling = field(default_factory=Sampling)
     speculation: SpeculationSettings = field(default_factory=SpeculationSettings)
-    draft_first: bool = False  # the look at the end of turn waits for the words, and is not taken if they suffice
     partial_every_s: float = 4.0  # of speech without a pause; 0: none
     sorry: str = "Sorry, something went wrong. Please ask again."
 
