@@ -1,6 +1,9 @@
 """The speaker fed back into the microphone: the appliance must not hear itself, and must still hear others."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -13,6 +16,7 @@ from appliance.audio.devices import EchoSettings, StationSettings
 from appliance.audio.files import open_audio
 from appliance.audio.levels import dbfs
 from appliance.audio.player import Player
+from appliance.config import load
 from appliance.engines.ports import Spoken
 from appliance.engines.silero import SileroVad
 from appliance.engines.worker import Worker
@@ -131,6 +135,26 @@ def test_the_doctor_measures_the_way_from_speaker_to_microphone(rig: Rig) -> Non
     with rig.echo(-10.0, 80):
         time.sleep(0.5)
         steady(scene)
+
+
+def test_the_doctor_writes_the_delay_into_the_config(rig: Rig, tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('tier = "tiny"  # mine\n')
+    command = [sys.executable, "-c", "from appliance.cli.main import main; main()", "doctor", "--quick", "--write"]
+    with rig.echo(-10.0, 80):
+        time.sleep(0.5)
+        done = subprocess.run(
+            [*command, "--config", str(path)],
+            env={**os.environ, **rig.env},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert f"config: {path}" in done.stderr, done.stderr
+    [station] = load(path).stations
+    assert station.echo.delay_ms == pytest.approx(80, abs=25)
+    assert station.echo.mode == "auto"
+    assert "# mine" in path.read_text()
 
 
 def test_the_doctor_hears_no_echo_where_there_is_none(rig: Rig) -> None:
