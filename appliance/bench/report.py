@@ -38,6 +38,8 @@ th:first-child, td:first-child { text-align: left; } th { font-weight: 600; colo
 .over { color: var(--bad); font-weight: 600; }
 svg { width: 100%; height: auto; } svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
 svg .axis { stroke: var(--line); } svg .soft { fill: var(--soft); } svg .budget { stroke: var(--bad); }
+svg .mid { text-anchor: middle; } svg .foreseen { stroke: var(--soft); opacity: .6; }
+svg .over-line { stroke: var(--paper); stroke-width: 4px; paint-order: stroke; stroke-linejoin: round; }
 .big { display: flex; gap: 2.5rem; flex-wrap: wrap; margin: 1rem 0; }
 .big div { font-size: 2rem; font-weight: 600; line-height: 1.1; } .big small { display: block; font-size: .8rem;
   font-weight: 400; color: var(--soft); margin-top: .25rem; }
@@ -64,20 +66,23 @@ def write_latency(path: Path, run: "LatencyRun") -> None:
     _write(path, f"Latency · {run.config.tier}", body, run.as_dict())
 
 
-def write_load(path: Path, points: "Sequence[Point]", config: "Config") -> None:
-    """Load against latency and starvation, with the objectives as lines."""
+def write_load(
+    path: Path, points: "Sequence[Point]", config: "Config", foreseen: Mapping[float, float] | None = None
+) -> None:
+    """Load against latency and starvation, with the objectives as lines. `foreseen`: predicted p95, ms, by load."""
     limits = config.objectives
     rows = [point.as_dict() for point in points]
+    axis = "conversations at once" if all(p.closed for p in points) else "arrivals a second"
     body = [
         _section(
             "Voice-to-voice against load",
-            _curve([(p.load, p.v2v_ms_p95) for p in points], limits.v2v_ms_p95, "ms at p95"),
-            "The dashed line is the objective.",
+            _curve([(p.load, p.v2v_ms_p95) for p in points], limits.v2v_ms_p95, axis, sorted((foreseen or {}).items())),
+            "95th percentile, ms. Dashed: the objective." + (" Grey: the prediction." if foreseen else ""),
         ),
         _section(
             "Starvation against load",
-            _curve([(p.load, p.starvation_ms_p95) for p in points], limits.starvation_ms_p95, "ms at p95"),
-            "Time the player ran dry after its first sample; no jitter buffer.",
+            _curve([(p.load, p.starvation_ms_p95) for p in points], limits.starvation_ms_p95, axis),
+            "95th percentile, ms: time the player ran dry after its first sample; no jitter buffer.",
         ),
         _section("Figures", write_table(rows), ""),
     ]
@@ -135,7 +140,7 @@ def _waterfall(parts: Sequence[LatencyParts], budget: Budget) -> str:
     bottom = 10 + len(parts) * row
     out.append(
         f'<line x1="{line:.1f}" x2="{line:.1f}" y1="4" y2="{bottom}" class="budget" stroke-dasharray="4 3"/>'
-        f'<text x="{line + 4:.1f}" y="{bottom + 14}" class="soft">budget {budget.total_ms:.0f} ms</text>'
+        f'<text x="{line:.1f}" y="{bottom + 14}" class="soft mid">budget {budget.total_ms:.0f} ms</text>'
     )
     for i, name in enumerate(PARTS):
         x = left + i * 110
@@ -170,12 +175,18 @@ def _distribution(values: Sequence[float], limit: float) -> str:
     return _svg(width, height, out)
 
 
-def _curve(points: Sequence[tuple[float, float | None]], limit: float, unit: str) -> str:
+def _curve(
+    points: Sequence[tuple[float, float | None]],
+    limit: float,
+    axis: str,
+    foreseen: Sequence[tuple[float, float]] = (),
+) -> str:
     known = [(a, b) for a, b in points if b is not None]
     if not known:
         return "<p>Nothing was measured.</p>"
     width, height, left, bottom = 900, 280, 60, 230
-    most_x, most_y = max(a for a, _ in known) * 1.08, max(limit, *(b for _, b in known)) * 1.1
+    most_x = max(a for a, _ in known) * 1.08
+    most_y = max(limit, *(b for _, b in known), *(b for _, b in foreseen)) * 1.15
 
     def x(v: float) -> float:
         return left + v / most_x * (width - left - 20)
@@ -183,18 +194,24 @@ def _curve(points: Sequence[tuple[float, float | None]], limit: float, unit: str
     def y(v: float) -> float:
         return bottom - v / most_y * (bottom - 20)
 
-    line = " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in known)
+    def path(each: Sequence[tuple[float, float]]) -> str:
+        return " ".join(f"{x(a):.1f},{y(b):.1f}" for a, b in each)
+
     out = [f'<line x1="{left}" x2="{width - 10}" y1="{bottom}" y2="{bottom}" class="axis"/>']
-    out.append(f'<polyline points="{line}" {_PEN}/>')
-    for a, b in known:
-        out.append(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="#4477aa"/>')
-        out.append(f'<text x="{x(a) + 7:.1f}" y="{y(b) - 7:.1f}">{b:.0f}</text>')
-        out.append(f'<text x="{x(a) - 4:.1f}" y="{bottom + 18}" class="soft">{a:g}</text>')
+    if y(limit) < bottom - 16:
+        out.append(f'<text x="0" y="{bottom + 4}" class="soft">0</text>')
     out.append(
         f'<line x1="{left}" x2="{width - 10}" y1="{y(limit):.1f}" y2="{y(limit):.1f}" class="budget" '
-        f'stroke-dasharray="5 4"/><text x="0" y="{y(limit):.1f}" class="soft">{limit:.0f}</text>'
+        f'stroke-dasharray="5 4"/><text x="0" y="{y(limit) + 4:.1f}" class="soft">{limit:.0f}</text>'
     )
-    out.append(f'<text x="{width - 120}" y="{bottom + 38}" class="soft">load · {unit}</text>')
+    if foreseen:
+        out.append(f'<polyline points="{path(foreseen)}" fill="none" class="foreseen" stroke-width="2"/>')
+    out.append(f'<polyline points="{path(known)}" {_PEN}/>')
+    for a, b in known:
+        out.append(f'<circle cx="{x(a):.1f}" cy="{y(b):.1f}" r="4" fill="#4477aa"/>')
+        out.append(f'<text x="{x(a):.1f}" y="{y(b) - 11:.1f}" class="mid over-line">{b:.0f}</text>')
+        out.append(f'<text x="{x(a):.1f}" y="{bottom + 18}" class="soft mid">{a:g}</text>')
+    out.append(f'<text x="{(left + width) / 2:.0f}" y="{bottom + 40}" class="soft mid">{axis}</text>')
     return _svg(width, height, out)
 
 

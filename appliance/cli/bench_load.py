@@ -53,7 +53,7 @@ def load(
     if report is not None:
         from appliance.bench.report import write_load
 
-        write_load(report, points, settings)
+        write_load(report, points, settings, foreseen)
     safe = safe_sessions(points)
     rows = [
         p.as_dict() | ({"predicted_v2v_ms_p95": round(foreseen[p.load], 1)} if p.load in foreseen else {})
