@@ -52,11 +52,17 @@ class TextLook:
     answer: float = 0.0  # a whole short answer or bare command
     reply: float = 0.0  # at most three words after a question was put to the person
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether anything in the words speaks against the end."""
+        return any(getattr(self, name) for name in AGAINST)
+
     def values(self) -> tuple[float, ...]:
         return tuple(getattr(self, name) for name in FEATURES)
 
 
 FEATURES = tuple(field.name for field in fields(TextLook))
+AGAINST = FEATURES[: FEATURES.index("few") + 1]
 
 
 def words_of(text: str) -> list[str]:

@@ -27,6 +27,7 @@ class EndpointSettings:
     least_ms: float = 100.0
     middle_ms: float = 420.0  # the wait at P(done) = 0.5
     most_ms: float = 1600.0
+    unopposed_ms: float = 900.0  # the most behind words that nothing speaks against, where no model was asked
     slope: float = 3.0
     look_every_ms: float = 100.0
     look_growth: float = 0.5  # of the silence so far: late looks change little, and each takes a core for 45 ms
@@ -38,6 +39,8 @@ class EndpointSettings:
             raise ValueError(f"patience is one of {', '.join(_PATIENCE)}, not {self.patience!r}")
         if not 0 < self.least_ms <= self.middle_ms <= self.most_ms:
             raise ValueError("0 < least_ms <= middle_ms <= most_ms must hold")
+        if self.unopposed_ms < self.least_ms:
+            raise ValueError("least_ms <= unopposed_ms must hold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,8 @@ class Endpoint:
             factor *= settings.dictation_factor
         elif look.yes_no:
             factor *= settings.yes_no_factor
-        most = settings.most_ms * max(1.0, factor)
+        # A short question looks like a fragment until the language model has judged it; without one it must not wait.
+        unopposed = look.text is not None and not look.text.unfinished and look.llm_score is None
+        most = (settings.unopposed_ms if unopposed else settings.most_ms) * max(1.0, factor)
         wait = settings.middle_ms * factor * math.exp(-settings.slope * logit(probability))
         return min(most, max(settings.least_ms, wait)), most

@@ -249,7 +249,7 @@ def test_an_engine_that_fails_does_not_end_the_conversation(run, monkeypatch: py
 def test_a_long_turn_is_transcribed_along_the_way(run) -> None:
     """After a pause late in a long turn only what follows is transcribed again; no word is lost at the seam."""
     config = tiny()
-    patient = replace(config.talk.endpoint, least_ms=3500.0, middle_ms=3500.0, most_ms=3600.0)
+    patient = replace(config.talk.endpoint, least_ms=3500.0, middle_ms=3500.0, most_ms=3600.0, unopposed_ms=3600.0)
     config = replace(config, talk=replace(config.talk, endpoint=patient))
     texts = [q.text for q in questions()[:6]]
     long = np.concatenate([speech(text, gap_s=0.05) for text in texts[:4]])
