@@ -12,7 +12,8 @@ and for each m with the loads that so many cause, for each engine
     generating in the LLM k ~ Binomial(n - 1, d), d = (prefill + tokens × step) / cycle; batch = 1 + k
 
 Engines share the cores: while others work, a job takes max(1, (its threads + theirs) / cores) times as long, each
-other engine being at work with the probability above.
+other engine being at work with the probability above. What else the other turns take, (n - 1) × other_cpu_s / cycle,
+is taken off the cores beforehand.
 ASR and TTS are one worker each, never interrupted in a job; those whom someone waits for go first. ASR's jobs are
 transcripts; TTS's are pieces of a clause, of which the ear waits for the first, and while it is made that answer's
 LLM pauses. So a job waits with probability ρ for the rest of the one running (uniform over its length), and for q
@@ -89,6 +90,7 @@ class TurnProfile:
     output_ms: float = 30.0
     spread: float = 0.35
     restore_share: float = 0.0  # share of turns that find their session parked
+    other_cpu_s: float = 0.0  # processor seconds beside the three engines: gate, looks, work thrown away
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,16 @@ def predict(calibration: Calibration, profile: TurnProfile, sessions: int) -> Pr
         if model.update() < _SETTLED_S:
             break
     return model.result()
+
+
+def engines_cpu_s(calibration: Calibration, profile: TurnProfile) -> float:
+    """Processor seconds of a turn in the three engines as the formula counts them; 0 for one with a device."""
+    c, p = calibration, profile
+    clauses = max(1.0, p.answer_tokens / p.first_clause_tokens)
+    asr = c.asr_rtf * p.speech_s * p.asr_runs * c.asr_threads
+    tts = max(c.tts_first_ms / 1e3, c.tts_rtf * p.first_clause_s) * clauses * c.tts_threads
+    llm = (p.prompt_tokens / c.prefill_tokens_per_s + p.answer_tokens * c.step(1) / 1e3) * c.llm_threads
+    return asr + tts + llm
 
 
 def largest(
@@ -224,7 +236,7 @@ class _Model:
         batch = 1 + self.others * self.generating
         asr, tts = self.asr_s * p.asr_runs, self.clause_s * self.clauses
         llm = p.prompt_tokens / c.prefill_tokens_per_s + p.answer_tokens * c.step(batch) / batch / 1e3
-        cores = (asr * c.asr_threads + tts * c.tts_threads + llm * c.llm_threads) / c.cores
+        cores = (asr * c.asr_threads + tts * c.tts_threads + llm * c.llm_threads + p.other_cpu_s) / c.cores
         before = max(0.0, self.n * max(asr, llm, cores) - self.cycle)
         return before, max(0.0, self.n * tts - self.cycle - before)
 
@@ -232,6 +244,12 @@ class _Model:
     def llm_busy(self) -> float:
         """The probability that at least one other session is generating."""
         return float(1 - (1 - min(1.0, self.generating)) ** self.others)
+
+    @property
+    def cores(self) -> float:
+        """The cores that are left for the engines by whatever else the other turns take."""
+        taken = (self.n - 1) * self.p.other_cpu_s / self.cycle
+        return max(self.c.cores / 4, self.c.cores - taken)
 
     def _slow(self, threads: int, **busy: float) -> float:
         """The mean of max(1, threads at work / cores) while a job of `threads` runs."""
@@ -249,7 +267,7 @@ class _Model:
                 share *= probability if on else 1 - probability
                 at_work += width[engine] if on else 0
             if share > 0:
-                found.append((share, max(1.0, at_work / self.c.cores)))
+                found.append((share, max(1.0, at_work / self.cores)))
         return found
 
     def _v2v(self) -> Density:

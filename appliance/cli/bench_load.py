@@ -3,6 +3,8 @@
 import asyncio
 import json
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -81,6 +83,7 @@ async def _measure(
     from appliance.app import Appliance
     from appliance.bench.load import closed_loop, open_loop
     from appliance.bench.workload import gather, profile
+    from appliance.capacity.predict import engines_cpu_s
     from appliance.demo import questions
     from appliance.service import calibrate
     from appliance.service.ceiling import ceiling
@@ -95,11 +98,13 @@ async def _measure(
         calibrate.remember(box, speeds)
         first = box.bus.subscribe(durable=True)
         gathering = asyncio.create_task(gather(first))
+        cpu = cpu_s = time.process_time()
         for load_ in loads:
             print(f"measuring {load_:g} {'sessions' if closed else 'arrivals a second'} …", file=sys.stderr)
             if closed:
                 points.append(await closed_loop(box, files, int(load_), turns, objectives))
                 first.close()
+                cpu_s = cpu_s if len(points) > 1 else time.process_time() - cpu
                 continue
             reception = watch = None
             if limiter:
@@ -114,7 +119,9 @@ async def _measure(
             first.close()
             for task in watch or ():
                 task.cancel()
-        return points, speeds, profile(await gathering)
+        asked = profile(await gathering)
+        beside = cpu_s / max(1, len(points[0].records)) - engines_cpu_s(speeds, asked) if closed else 0.0
+        return points, speeds, replace(asked, other_cpu_s=max(0.0, beside))
 
 
 def _objectives(path: Path | None, settings: "Config") -> "Objectives":

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from appliance.capacity.predict import Calibration, TurnProfile, largest, predict
+from appliance.capacity.predict import Calibration, TurnProfile, engines_cpu_s, largest, predict
 from appliance.errors import UsageError
 
 # Speeds in the order of two cores with the tiny pack and with the starter pack, and of a GPU box.
@@ -239,6 +239,20 @@ def test_the_limit_is_the_largest_number_inside_both_objectives() -> None:
     assert none == 0
     assert alone.sessions == 1
     assert alone.v2v_ms_p95 > 800
+
+
+def test_what_else_turns_take_of_the_cores_slows_only_company() -> None:
+    plain, full = TurnProfile(), TurnProfile(other_cpu_s=0.9)
+    assert predict(TINY, full, 1) == predict(TINY, plain, 1)
+    slower = [predict(TINY, full, n).v2v_ms_p95 / predict(TINY, plain, n).v2v_ms_p95 for n in (2, 4, 8)]
+    assert slower == sorted(slower)
+    assert slower[-1] > 1.2
+
+
+def test_processor_seconds_of_a_turn_are_those_of_its_three_engines() -> None:
+    profile = TurnProfile(speech_s=2.0, asr_runs=1.5, prompt_tokens=35, answer_tokens=20, first_clause_tokens=10)
+    asr, llm, tts = 2 * 0.06 * 2.0 * 1.5, 2 * (35 / 350 + 20 * 0.010), 2 * 2 * 0.11 * profile.first_clause_s
+    assert engines_cpu_s(TINY, profile) == pytest.approx(asr + llm + tts)
 
 
 def test_a_parked_session_pays_for_its_restore() -> None:
