@@ -196,7 +196,7 @@ def test_a_turn_held_for_over_stays_open_until_its_answer_can_sound(run, monkeyp
     assert more.lower().rstrip("?.").split()[-1] in heard
     # The record says when it was over, not when it was closed.
     assert (ended.at - ended.last_speech_at) * 1000 == pytest.approx(finished.record.ms.endpoint, abs=0.01)
-    assert finished.record.ms.endpoint < 700
+    assert finished.record.ms.voice_to_voice - finished.record.ms.endpoint > 20  # the voice alone takes longer
 
 
 @pytest.mark.parametrize("kind", ["silence", "hiss", "click"])
