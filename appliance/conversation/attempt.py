@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from appliance import events
 from appliance.clock import ms
 from appliance.conversation.desk import Desk
-from appliance.engines.ports import Audio, CancelToken, Generation, Priority, Spoken, Transcript
+from appliance.engines.ports import Audio, CancelToken, Generation, Halt, Priority, Spoken, Transcript
 from appliance.speech.chunker import Chunker, ChunkSettings, Clause
 from appliance.speech.clean import StreamCleaner
 from appliance.speech.normalise import normalise
@@ -268,7 +268,7 @@ class Attempt:
         self._desk.player.play(piece, clause.end)
 
 
-def completes_first_clause(settings: ChunkSettings, language: str) -> Callable[[str], bool]:
+def completes_first_clause(settings: ChunkSettings, language: str) -> Halt:
     """Whether a piece of the answer completes its first clause: True once, then the LLM leaves the cores to the voice.
 
     It runs where the piece is made, because the next step would have begun before the event loop knew.

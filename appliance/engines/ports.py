@@ -148,6 +148,11 @@ class Generation(Protocol):
         ...
 
 
+# Asked with the text of each piece, on the engine's own thread, so it must be quick: True pauses the answer until its
+# next piece is wanted.
+Halt = Callable[[str], bool]
+
+
 class ChatSession(Protocol):
     """One conversation's place in the language model: settled turns, and at most one turn in the air.
 
@@ -164,20 +169,11 @@ class ChatSession(Protocol):
         """
         ...
 
-    def generate(
-        self,
-        words: str,
-        sampling: Sampling,
-        *,
-        urgent: bool = True,
-        note: str = "",
-        halt: Callable[[str], bool] | None = None,
-    ) -> Generation:
-        """Answer `words`. Cancels a generation of this session that is still running. `urgent`: someone is waiting.
+    def generate(self, words: str, sampling: Sampling, *, note: str = "", halt: Halt | None = None) -> Generation:
+        """Answer `words`. Cancels a generation of this session that is still running.
 
         `note` is put behind the words for this answer only (changing facts such as the time; never stored).
-        `halt` is asked with the text of each piece, on the engine's own thread, so it must be quick: True pauses the
-        answer until its next piece is wanted, and the processor is free for what has to be done with this one.
+        `halt` frees the processor for what has to be done with a piece: see `Halt`.
         """
         ...
 

@@ -117,10 +117,13 @@ class House:
     def do(self, what: str, session: str = "") -> None:
         """Press a key of the screen: talk, mute or interrupt."""
         with socket.socket(socket.AF_UNIX) as door:
+            door.settimeout(10.0)
             door.connect(str(self._runtime / "appliance.sock"))
-            door.makefile("rb").readline()  # it says hello
-            door.sendall(json.dumps({"do": what, "session": session}).encode() + b"\n")
-            time.sleep(0.2)  # it stops reading once we are gone
+            with door.makefile("rb") as said:
+                said.readline()  # it says hello
+                door.sendall(json.dumps({"do": what, "session": session}).encode() + b"\n")
+                door.shutdown(socket.SHUT_WR)
+                said.read()  # it hangs up once it has obeyed
 
     def stop(self, sig: int = signal.SIGTERM, timeout: float = 25.0) -> int:
         """Ask it to end; its exit status."""

@@ -63,7 +63,7 @@ def drain(core: Core) -> dict[int, tuple[str, str, Any]]:
 
 def ask(core: Core, name: str, words: str, tokens: int = 8, note: str = "", **how: Any) -> Stream:
     stream = Stream()
-    core.generate(name, words, Sampling(max_tokens=tokens, **how), True, note, stream)  # type: ignore[arg-type]
+    core.generate(name, words, Sampling(max_tokens=tokens, **how), note, stream)  # type: ignore[arg-type]
     return stream
 
 

@@ -57,7 +57,7 @@ class Sessions(RuleBasedStateMachine):
         """Whole exchanges, as most of life is: histories grow, fill their share, are summed up."""
         name = data.draw(st.sampled_from(sorted(self.core.seats)))
         for _ in range(count):
-            self.core.generate(name, "tell me something long", Sampling(max_tokens=15), True, "", Stream())  # type: ignore[arg-type]
+            self.core.generate(name, "tell me something long", Sampling(max_tokens=15), "", Stream())  # type: ignore[arg-type]
             run(self.core)
             self.core.settle(name, "tell me something long", written(self.core, self.core.seats[name]) or "ok")
             drain(self.core)

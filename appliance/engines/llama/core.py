@@ -71,11 +71,9 @@ class Core:
         job.waiters.append(answer)
         self._begin(seat, job)
 
-    def generate(
-        self, name: str, words: str, sampling: Sampling, urgent: bool, note: str, generation: LlamaGeneration
-    ) -> None:
+    def generate(self, name: str, words: str, sampling: Sampling, note: str, generation: LlamaGeneration) -> None:
         seat = self._seat(name)
-        job = self._job(seat, words, note, URGENT if urgent else DRAFT, answering=True)
+        job = self._job(seat, words, note, URGENT, answering=True)
         job.sampling, job.generation, job.out = sampling, generation, TextOut(sampling.stop)
         job.sampler = Sampler(self.model, sampling)
         self._begin(seat, job)

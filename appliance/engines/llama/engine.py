@@ -17,7 +17,7 @@ from typing import TypeVar
 from appliance.engines.llama.core import Core, Delivery
 from appliance.engines.llama.settings import LlamaSettings
 from appliance.engines.llama.stream import LlamaGeneration
-from appliance.engines.ports import ChatSession, Generation, Message, Sampling
+from appliance.engines.ports import ChatSession, Generation, Halt, Message, Sampling
 from appliance.errors import ApplianceError, EngineError
 from appliance.events import LlmStats
 
@@ -215,15 +215,7 @@ class LlamaSession:
         self._engine.post(run, lambda _: answer(None))
         return await future
 
-    def generate(
-        self,
-        words: str,
-        sampling: Sampling,
-        *,
-        urgent: bool = True,
-        note: str = "",
-        halt: Callable[[str], bool] | None = None,
-    ) -> Generation:
+    def generate(self, words: str, sampling: Sampling, *, note: str = "", halt: Halt | None = None) -> Generation:
         generation = LlamaGeneration(self._engine.poke, halt)
         if self._generation is not None:
             self._generation.cancelled = True
@@ -231,7 +223,7 @@ class LlamaSession:
 
         def run(core: Core) -> None:
             try:
-                core.generate(self._name, words, sampling, urgent, note, generation)
+                core.generate(self._name, words, sampling, note, generation)
             except ApplianceError as failure:
                 core.outbox.append((generation, None, "cancelled", failure))
 

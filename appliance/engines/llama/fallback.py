@@ -6,7 +6,7 @@ needed. It knows neither why nor how long the small one is wanted.
 
 from collections.abc import Callable, Sequence
 
-from appliance.engines.ports import ChatSession, Generation, LanguageModel, Message, Sampling
+from appliance.engines.ports import ChatSession, Generation, Halt, LanguageModel, Message, Sampling
 from appliance.errors import NoRoomError
 
 
@@ -34,16 +34,8 @@ class _FallbackSession:
     async def anticipate(self, words: str) -> float | None:
         return await self._choose().anticipate(words)
 
-    def generate(
-        self,
-        words: str,
-        sampling: Sampling,
-        *,
-        urgent: bool = True,
-        note: str = "",
-        halt: Callable[[str], bool] | None = None,
-    ) -> Generation:
-        return self._choose().generate(words, sampling, urgent=urgent, note=note, halt=halt)
+    def generate(self, words: str, sampling: Sampling, *, note: str = "", halt: Halt | None = None) -> Generation:
+        return self._choose().generate(words, sampling, note=note, halt=halt)
 
     async def settle(self, heard: str | None, reply: str | None = None) -> None:
         chosen, self._chosen = self._choose(), None

@@ -8,14 +8,14 @@ import codecs
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 
-from appliance.engines.ports import Piece
+from appliance.engines.ports import Halt, Piece
 from appliance.errors import ApplianceError
 
 
 class LlamaGeneration:
     """`ports.Generation`. The thread feeds it through `deliver`, which runs on the loop that called `generate`."""
 
-    def __init__(self, wake: Callable[[], None], halt: Callable[[str], bool] | None = None) -> None:
+    def __init__(self, wake: Callable[[], None], halt: Halt | None = None) -> None:
         self.halt = halt
         self.prompt_tokens = 0
         self.finish = ""
