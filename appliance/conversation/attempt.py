@@ -46,10 +46,12 @@ class Attempt:
         *,
         said: str = "",
         language: str | None = None,
+        quick: bool = False,
         eager: Callable[[], bool] = lambda: False,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """`audio`: what is still to be transcribed; `said`: the turn's words before it; `language` None: as configured.
+        """`audio`: what is still to be transcribed; `said`: the turn's words before it; `language` None: as configured;
+        `quick`: as `Transcriber.transcribe` has it.
 
         `eager` is asked once, when the transcript is there: may it think at once? `ready` is called when the first
         sound is there; it may release the attempt.
@@ -72,6 +74,7 @@ class Attempt:
         self._sound_ready = asyncio.Event()  # the first clause has been synthesised, as far as its first piece
         self._said = said
         self._language = language
+        self._quick = quick
         self._eager = eager
         self._ready = ready
         self._act: Callable[[], None] | None = None  # what a skill does once its answer may be heard
@@ -108,7 +111,7 @@ class Attempt:
         self._released.set()
 
     def hold(self, held: bool) -> None:
-        """Keep an answer that has not begun to sound from beginning, or let it."""
+        """Someone may be interrupting: nothing begins to sound, and nothing more is made, so that the cores hear."""
         if held:
             self._unheld.clear()
         else:
@@ -130,7 +133,7 @@ class Attempt:
         started = desk.clock.now()
         priority = Priority.FINAL if self.released else Priority.DRAFT
         heard = await desk.engines.transcriber.transcribe(
-            self._audio, priority=priority, cancel=self._cancel, language=self._language
+            self._audio, priority=priority, cancel=self._cancel, language=self._language, quick=self._quick
         )
         self.transcript = replace(heard, text=joined(self._said, heard.text)) if self._said else heard
         self.stamps.transcript = desk.clock.now()
@@ -184,10 +187,11 @@ class Attempt:
                 return
         ahead = desk.settings.speculation.tokens_ahead
         limit = min(desk.settings.answer.max_tokens, desk.conduct().max_tokens)
+        completes = completes_first_clause(desk.settings.clauses, transcript.language)
         generation = desk.chat.generate(
             transcript.text,
             replace(desk.settings.answer, max_tokens=limit),
-            halt=completes_first_clause(desk.settings.clauses, transcript.language),
+            halt=lambda text: completes(text) or not self._unheld.is_set(),
         )
         self._generation = generation
         async for piece in generation:
@@ -209,6 +213,7 @@ class Attempt:
                 yield piece.text
             if self.tokens >= ahead:
                 await self._released.wait()
+            await self._unheld.wait()
 
     async def _pass_on(self, clauses: list[Clause]) -> None:
         for clause in clauses:
@@ -224,6 +229,7 @@ class Attempt:
         desk = self._desk
         index = 0
         while (clause := await self._clauses.get()) is not None:
+            await self._unheld.wait()
             started = desk.clock.now()
             desk.bus.publish(
                 events.ClauseReady(

@@ -204,6 +204,7 @@ class Conversation:
             hearing.last_speech_at,
             said=hearing.said,
             language=self._judgement.heard_in,
+            quick=hearing.over_answer,
             eager=eager,
             ready=partial(self._sound_ready, hearing),
         )

@@ -48,6 +48,7 @@ class Hearing:
     voiced_blocks: int = 0
     voiced_sum: float = 0.0  # of their probabilities
     partial: str | None = None  # a transcript of speech that still goes on
+    partial_logprob: float = 0.0  # mean a token
     partial_at: int = 0  # the position up to which it was taken
     said: str = ""  # words of the long turn's earlier stretches; they are not transcribed again
     base: int = 0  # where the stretch begins that is not yet in `said`; 0: at take_from
@@ -74,6 +75,12 @@ class Hearing:
         if self.attempt is not None and self.attempt.transcript is not None:
             return self.attempt.transcript.text
         return self.partial
+
+    @property
+    def logprob(self) -> float:
+        """The mean log-probability a token of `words`."""
+        draft = self.attempt.transcript if self.attempt is not None else None
+        return self.partial_logprob if draft is None else draft.logprob
 
     @property
     def words_coming(self) -> bool:
@@ -127,10 +134,11 @@ class Hearing:
                 priority=Priority.FINAL if urgent else Priority.PARTIAL,
                 cancel=self._unread,
                 language=language,
+                quick=True,
             )
         except (EngineError, Cancelled):
             return
-        self.partial = joined(self.said, transcript.text)
+        self.partial, self.partial_logprob = joined(self.said, transcript.text), transcript.logprob
         desk.bus.publish(
             Transcribed(
                 at=desk.clock.now(),

@@ -101,6 +101,7 @@ class Judgement:
                 silence_ms=hearing.silence_ms,
                 probability=hearing.voiced_sum / max(1, hearing.voiced_blocks),
                 words=hearing.words,
+                logprob=hearing.logprob,
                 language=self._language,
                 pending=hearing.words_coming,
             )

@@ -95,10 +95,12 @@ class Transcriber(Protocol):
         cancel: CancelToken,
         language: str | None = None,
         prompt: str = "",
+        quick: bool = False,
     ) -> Transcript:
         """Transcribe one utterance (16 kHz, any length; longer than one window is cut at quiet places).
 
         `language` None means: as configured (fixed, limited to a list, or detected). `prompt` biases spelling.
+        `quick`: the first opinion will do, however unsure; half a word would be pondered longest.
         Raises Cancelled when `cancel` was set first.
         """
         ...

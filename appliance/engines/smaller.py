@@ -22,6 +22,9 @@ class SmallerInNeed:
         cancel: CancelToken,
         language: str | None = None,
         prompt: str = "",
+        quick: bool = False,
     ) -> Transcript:
         chosen = self._small if self._use_small() else self._main
-        return await chosen.transcribe(audio, priority=priority, cancel=cancel, language=language, prompt=prompt)
+        return await chosen.transcribe(
+            audio, priority=priority, cancel=cancel, language=language, prompt=prompt, quick=quick
+        )

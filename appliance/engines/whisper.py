@@ -86,10 +86,11 @@ class Whisper:
         cancel: CancelToken,
         language: str | None = None,
         prompt: str = "",
+        quick: bool = False,
     ) -> Transcript:
         samples = checked(audio, "whisper")
         return await self._worker.call(
-            lambda: self._transcribe(samples, language, prompt, cancel), priority=priority, cancel=cancel
+            lambda: self._transcribe(samples, language, prompt, cancel, quick=quick), priority=priority, cancel=cancel
         )
 
     def warm(self) -> None:
@@ -105,25 +106,28 @@ class Whisper:
         except (EngineError, Cancelled):  # the worker has stopped, so nobody else holds the model
             self._model.unload_model()
 
-    def _transcribe(self, audio: Audio, language: str | None, prompt: str, cancel: CancelToken) -> Transcript:
+    def _transcribe(
+        self, audio: Audio, language: str | None, prompt: str, cancel: CancelToken, *, quick: bool
+    ) -> Transcript:
         started = time.monotonic()
         known = self.settings.language if language is None else language
         pieces: list[Transcript] = []
         for begin, end in utterance.cut(audio, most_s=self.settings.piece_s, search_s=6.0):
             _go_on(cancel)
-            piece = self._piece(audio[begin:end], known, prompt, cancel)
+            piece = self._piece(audio[begin:end], known, prompt, cancel, quick)
             known = known or piece.language
             pieces.append(piece)
         return replace(_joined(pieces), took_ms=(time.monotonic() - started) * 1000)
 
-    def _piece(self, audio: Audio, language: str, prompt: str, cancel: CancelToken) -> Transcript:
-        """One window's worth: guard, decode, and a second, wider look where the first is unsure or loops."""
+    def _piece(self, audio: Audio, language: str, prompt: str, cancel: CancelToken, quick: bool) -> Transcript:
+        """One window's worth: guard, decode, and unless `quick` a wider look where the first is unsure or loops."""
         quiet = self._too_quiet(audio)
         if quiet:
             return Transcript("", language or "en", no_speech=1.0, reason=quiet)
         heard = self._decode(audio, language, prompt, cancel)
         looped = heard.reason in (_REPEATED, _ENDLESS)
-        if looped or (not heard.reason and heard.logprob < self.settings.again_logprob):
+        unsure = looped or (not heard.reason and heard.logprob < self.settings.again_logprob)
+        if unsure and not quick:
             _go_on(cancel)
             again = self._decode(audio, heard.language, prompt, cancel, again=True)
             again = replace(again, language_sure=heard.language_sure)

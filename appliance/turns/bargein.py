@@ -1,14 +1,19 @@
 """Speech while an answer is on its way: an interruption, a backchannel, or noise?
 
 Owns the two sensitivities (while thinking, while speaking) and the order of evidence: a stop word, words, speech
-that goes on, or nothing. The caller ducks on "duck", asks for a transcript when told to, and asks again with every
-block. Numbers and words in, verdict out; it knows neither player nor transcriber.
+that goes on, or nothing. A transcriber makes words of any hum ("and I'm" of an "mm-hm" that goes on, "amen" of one
+that is over), so that a short sound's words count only when it is over and they are likely. The caller ducks on
+"duck", asks for a transcript when told to, and asks again with every block. Numbers and words in, verdict out; it
+knows neither player nor transcriber.
 """
 
+import re
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from appliance.turns.completeness import Lexicon, lexicon, words_of
+
+_HUM = re.compile(r"[mhn]+(?:['-][mhn]+)*")  # "mm", "hm", and a hum spelled out: "M-H-M"
 
 
 class Action(StrEnum):
@@ -37,6 +42,9 @@ class BargeInSettings:
     late_words_ms: float = 600.0  # past that, for a transcript that is under way on a slow or busy box
     settle_ms: float = 250.0  # silence after which no more words are expected
     transcribe_after_ms: float = 250.0  # voiced time worth a first transcript
+    min_logprob: float = (
+        -0.88
+    )  # mean a token, of a short sound: of 4 synthetic voices most hums were below, most words above
     stop_words: tuple[str, ...] = ()  # besides those of the language
 
 
@@ -50,6 +58,7 @@ class Overlap:
     silence_ms: float  # 0 while it goes on
     probability: float = 1.0  # mean of its voiced blocks
     words: str | None = None  # the newest transcript of it; None: none yet
+    logprob: float = 0.0  # of `words`, mean a token
     language: str = "en"
     pending: bool = False  # a newer transcript is under way
 
@@ -80,7 +89,7 @@ class BargeIn:
         said = words_of(overlap.words or "")
         if self._stops(said, lex):
             return Verdict(Action.INTERRUPT, "stop word")
-        if len(_content(said, lex)) >= limits.min_words:
+        if len(_content(said, lex)) >= limits.min_words and self._believable(overlap, limits):
             return Verdict(Action.INTERRUPT, "words")
         quiet = overlap.silence_ms >= settings.settle_ms
         if overlap.words is not None and quiet and not overlap.pending:
@@ -96,6 +105,11 @@ class BargeIn:
         text = f" {' '.join(said)} "
         return any(f" {phrase} " in text for phrase in (*lex.stops, *self._settings.stop_words))
 
+    def _believable(self, overlap: Overlap, limits: Sensitivity) -> bool:
+        """Whether the words are likely, and those of the sound: it is over, or too long to be a hum."""
+        over = overlap.silence_ms > 0 and not overlap.pending
+        return overlap.logprob >= self._settings.min_logprob and (over or overlap.voiced_ms >= limits.speech_ms)
+
     def _at_the_deadline(self, overlap: Overlap, limits: Sensitivity, said: list[str]) -> Verdict:
         goes_on = overlap.silence_ms <= 0 and overlap.voiced_ms >= limits.speech_ms
         if goes_on and overlap.probability >= limits.min_probability:
@@ -103,7 +117,8 @@ class BargeIn:
         late = overlap.since_ms - self._settings.decide_within_ms
         if overlap.pending and late < self._settings.late_words_ms:
             return Verdict(Action.DUCK, "words are coming")
-        return Verdict(Action.RESUME, "backchannel" if said else "no words")
+        reason = "words came too late" if overlap.pending else "backchannel" if said else "no words"
+        return Verdict(Action.RESUME, reason)
 
 
 def is_backchannel(text: str, language: str = "en") -> bool:
@@ -114,6 +129,7 @@ def is_backchannel(text: str, language: str = "en") -> bool:
 
 def _content(said: list[str], lex: Lexicon) -> list[str]:
     """The words of `said` that are no backchannel and no filler, longest phrases first."""
+    said = [word for word in said if not _HUM.fullmatch(word)]
     rest: list[str] = []
     i = 0
     while i < len(said):
