@@ -120,14 +120,14 @@ class Whisper:
         return replace(_joined(pieces), took_ms=(time.monotonic() - started) * 1000)
 
     def _piece(self, audio: Audio, language: str, prompt: str, cancel: CancelToken, quick: bool) -> Transcript:
-        """One window's worth: guard, decode, and unless `quick` a wider look where the first is unsure or loops."""
+        """One window's worth: guard, decode, and decode wider where that loops or, unless `quick`, where it is unsure."""
         quiet = self._too_quiet(audio)
         if quiet:
             return Transcript("", language or "en", no_speech=1.0, reason=quiet)
         heard = self._decode(audio, language, prompt, cancel)
         looped = heard.reason in (_REPEATED, _ENDLESS)
-        unsure = looped or (not heard.reason and heard.logprob < self.settings.again_logprob)
-        if unsure and not quick:
+        unsure = not heard.reason and heard.logprob < self.settings.again_logprob
+        if looped or (unsure and not quick):
             _go_on(cancel)
             again = self._decode(audio, heard.language, prompt, cancel, again=True)
             again = replace(again, language_sure=heard.language_sure)
