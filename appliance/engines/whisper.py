@@ -120,7 +120,7 @@ class Whisper:
         return replace(_joined(pieces), took_ms=(time.monotonic() - started) * 1000)
 
     def _piece(self, audio: Audio, language: str, prompt: str, cancel: CancelToken, quick: bool) -> Transcript:
-        """One window's worth: guard, decode, and decode wider where that loops or, unless `quick`, where it is unsure."""
+        """One window's worth: guard, decode, and decode wider where it loops or, unless `quick`, is unsure."""
         quiet = self._too_quiet(audio)
         if quiet:
             return Transcript("", language or "en", no_speech=1.0, reason=quiet)
