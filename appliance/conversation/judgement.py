@@ -52,6 +52,7 @@ class Judgement:
                 audio_score=hearing.audio_score,
                 text=self._read(hearing),
                 llm_score=hearing.llm_score,
+                over=hearing.over_since is not None,
                 yes_no=asked and is_yes_no_question(self._last_reply, self._language),
                 patience=self.patience.factor,
                 voiced_ms=hearing.voiced_blocks * _BLOCK_MS,

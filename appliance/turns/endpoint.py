@@ -8,6 +8,7 @@ Numbers in, decision out. It does not know where scores come from, nor what happ
 This is the rule "end once P(done) reaches a threshold" where the odds of being done grow as silence ** (1 / slope).
 The slope was chosen on the fit half of the corpus (scripts/fit_endpoint.py), the middle so that half of all turns end
 within 0.3 s (`appliance bench endpoint`): an answer cannot sound sooner, and whoever goes on meanwhile is not cut off.
+A silence once taken for the end stays one unless what is learnt next (words, the model's opinion) speaks against it.
 """
 
 import math
@@ -29,6 +30,7 @@ class EndpointSettings:
     most_ms: float = 1600.0
     unopposed_ms: float = 900.0  # the most behind words that nothing speaks against, where no model was asked
     slope: float = 3.0
+    kept_done: float = 0.3  # a silence that was held for the end stays one while P(done) is not below this
     look_every_ms: float = 100.0
     look_growth: float = 0.5  # of the silence so far: late looks change little, and each takes a core for 45 ms
     dictation_factor: float = 2.0
@@ -52,6 +54,7 @@ class Look:
     text: TextLook | None = None
     llm_score: float | None = None
     voiced_ms: float | None = None  # spoken in this turn so far, pauses not counted
+    over: bool = False  # an earlier look at this silence found the turn over
     yes_no: bool = False  # the last answer put a yes/no question to the person
     dictation: bool = False
     patience: float = 1.0  # this session's factor, see turns.patience
@@ -77,8 +80,9 @@ class Endpoint:
     def decide(self, look: Look) -> Decision:
         probability = done_probability(self._weights, look.audio_score, look.text, look.llm_score, look.voiced_ms)
         wait, most = self._wait_ms(probability, look)
-        end = look.silence_ms >= wait
-        reason = "" if not end else "silence" if wait >= most else "score"
+        waited = look.silence_ms >= wait
+        end = waited or (look.over and probability >= self._settings.kept_done)
+        reason = "" if not end else "silence" if waited and wait >= most else "score"
         return Decision(probability, wait, end, reason)
 
     def next_look_ms(self, silence_ms: float) -> float:

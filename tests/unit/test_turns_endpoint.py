@@ -144,3 +144,14 @@ def test_going_on_at_once_counts_as_cut_off_and_much_later_does_not() -> None:
     for _ in range(50):
         patience.resumed(300)
     assert patience.factor == PatienceSettings().most
+
+
+def test_a_turn_that_was_over_is_taken_back_by_words_that_break_off_and_not_by_plain_ones() -> None:
+    endpoint = Endpoint(EndpointSettings())
+    sounds_done = Look(200, 0.9, voiced_ms=1300.0)
+    plain, broken_off = read("How do you make toast?"), read("How do you make the")
+    assert endpoint.decide(sounds_done).end
+    assert not endpoint.decide(replace(sounds_done, text=plain)).end
+    assert endpoint.decide(replace(sounds_done, text=plain, over=True)).end
+    assert not endpoint.decide(replace(sounds_done, text=broken_off, over=True)).end
+    assert not endpoint.decide(replace(sounds_done, text=plain, llm_score=0.001, over=True)).end
