@@ -371,6 +371,7 @@ class Conversation:
         if self._hearing is not None:
             await self._turn_over(self._hearing, "end of input")
         if self._answering is not None:
+            self._answering.resume()  # whatever had silenced it will not go on
             await asyncio.wait([self._answering.task])
 
     async def _close(self) -> None:

@@ -9,14 +9,19 @@ import pytest
 
 from appliance.app import Appliance
 from appliance.audio.files import open_audio
+from appliance.audio.resample import resample
 from appliance.audio.sink import FileSink
 from appliance.audio.source import FileSource
 from appliance.config import Config, load
+from appliance.conversation.alert import Alert
 from appliance.converse import Talk, hold_in
 from appliance.demo import questions
-from appliance.engines.ports import RATE
+from appliance.engines.piper import Piper
+from appliance.engines.ports import BLOCK, RATE, CancelToken, Priority
+from appliance.engines.worker import Worker
 from appliance.events import (
     BargeIn,
+    ClauseReady,
     Event,
     PlaybackStarted,
     SessionClosed,
@@ -28,6 +33,7 @@ from appliance.events import (
     TurnFinished,
     TurnRecord,
 )
+from appliance.models.shelf import Shelf
 
 pytestmark = pytest.mark.models
 
@@ -153,6 +159,54 @@ def test_an_interruption_keeps_what_was_heard(run) -> None:
     assert "hamlet" in last.heard.lower()
     assert last.turn > record.turn
     assert sink.played() > 0
+
+
+def test_a_hum_holds_the_answer_and_all_work_on_it_and_then_it_goes_on(run) -> None:
+    config = tiny()
+    wordy = replace(config.llm, system_prompt="You are a storyteller. Answer at length, in many long sentences.")
+    answer = replace(config.talk.answer, max_tokens=80)
+    config = replace(config, llm=wordy, talk=replace(config.talk, answer=answer))
+    hum = run(said_by_piper(config, "Mm-hmm."))
+    events, _ = run(listen_to(config, [("then", 0.3, speech("How do you make toast?")), ("audible", 0.8, hum)]))
+    (record,) = [f.record for f in of(events, TurnFinished)]
+    assert not record.interrupted
+    assert record.spoken == record.reply
+    ducked, resumed = of(events, BargeIn)
+    assert (ducked.action, resumed.action) == ("duck", "resume")
+    assert resumed.at - ducked.at > 0.3  # so long the hum takes; a clause has about that
+    assert not [c for c in of(events, ClauseReady) if ducked.at < c.at < resumed.at]
+
+
+def test_an_answer_that_is_held_when_the_input_ends_is_still_spoken(run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The input ends with the first sound of somebody over the answer: there is nothing left to wait for."""
+
+    def hold(self, answering, position, tape):
+        if answering is not None and answering.audible:
+            answering.duck(tape.instant(position))
+
+    monkeypatch.setattr(Alert, "weigh", hold)
+
+    async def scene() -> list[Event]:
+        async with asyncio.timeout(60):
+            question = speech("Who wrote Hamlet?")
+            events, _ = await listen_to(
+                tiny(), [("then", 0.3, question), ("audible", 0.1, question[:BLOCK])], linger_s=0
+            )
+            return events
+
+    events = run(scene())
+    (record,) = [f.record for f in of(events, TurnFinished)]
+    assert [b.action for b in of(events, BargeIn)] == ["duck", "resume"]
+    assert record.spoken == record.reply
+
+
+async def said_by_piper(config: Config, text: str) -> np.ndarray:
+    worker = Worker("tts")
+    voice = await asyncio.to_thread(Piper, Shelf().path(config.models.tts), config.piper, worker)
+    speech = voice.synthesize(text, priority=Priority.FINAL, deadline=0.0, cancel=CancelToken())
+    audio = np.concatenate([piece.audio async for piece in speech])
+    await asyncio.to_thread(worker.stop)
+    return resample(audio, voice.sample_rate, RATE)
 
 
 def test_a_turn_begun_too_early_is_reopened_before_anything_sounds(run) -> None:
