@@ -6,6 +6,7 @@ only after each engine has really run once.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -70,11 +71,10 @@ class Appliance:
         self._sessions = 0
 
     async def __aenter__(self) -> "Appliance":
-        try:
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(self.stop)  # cancelled or failed, what was loaded is freed
             await self.start()
-        except BaseException:  # cancelled included: what was loaded is freed, and it goes on to whoever started it
-            await self.stop()
-            raise
+            undo.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -11,6 +11,7 @@ import errno
 import os
 import wave
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,12 +105,11 @@ def write_wav(path: str | os.PathLike[str], chunks: Iterable[Audio], rate: int) 
     written, DiskFullError where it is full.
     """
     writer = WavWriter(path, rate)
-    try:
+    with ExitStack() as undo:
+        undo.callback(writer.discard)  # no half file stays
         for chunk in chunks:
             writer.write(chunk)
-    except BaseException:  # cancelled included: no half file stays; it goes on to the caller
-        writer.discard()
-        raise
+        undo.pop_all()
     return writer.close()
 
 

@@ -104,16 +104,13 @@ class Answering:
 
     async def _run(self) -> TurnRecord | None:
         desk, attempt = self._desk, self.attempt
+        failed: ApplianceError | None = None
         try:
             await attempt.task
-        except ApplianceError as error:
-            await self._apologise(error)
-            return None
-        except BaseExceptionGroup as group:  # the attempt is a task group; whatever else is in it goes on
-            errors = group.subgroup(ApplianceError)
-            if errors is None or group.split(ApplianceError)[1] is not None:
-                raise
-            await self._apologise(first_of(errors))
+        except* ApplianceError as group:  # the attempt is a task group; whatever else is in it goes on
+            failed = first_of(group)
+        if failed is not None:
+            await self._apologise(failed)
             return None
         if attempt.transcript is None or not attempt.transcript.text:
             reason = attempt.transcript.reason if attempt.transcript else "cancelled"

@@ -123,7 +123,7 @@ class Attempt:
         if self._generation is not None:
             self._generation.cancel()
         self.task.cancel()
-        with contextlib.suppress(asyncio.CancelledError, Exception):
+        with contextlib.suppress(asyncio.CancelledError):
             await asyncio.shield(asyncio.gather(self.task, return_exceptions=True))
 
     # the work

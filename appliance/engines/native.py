@@ -60,7 +60,7 @@ def onnx_session(
         raise EngineError(f"unknown device {device!r} for the {what} model", hint="use cpu or cuda")
     try:
         session = onnxruntime.InferenceSession(model or str(path), sess_options=options, providers=providers)
-    except Exception as error:  # onnxruntime raises a dozen unrelated classes for a bad file
+    except _faults_of_onnxruntime() as error:
         raise ModelFileError(
             f"{path} is not a usable {what} model ({type(error).__name__})",
             hint="run `appliance models verify`; it fetches altered files again",
@@ -71,6 +71,14 @@ def onnx_session(
             hint="run `appliance doctor`, or set this engine's device to cpu",
         )
     return session
+
+
+def _faults_of_onnxruntime() -> tuple[type[Exception], ...]:
+    """Its binding raises a dozen unrelated classes for a bad file, and Python's own for bad options."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as binding
+
+    own = [kind for kind in vars(binding).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+    return (*own, RuntimeError, ValueError, OSError)
 
 
 def require_io(session: Any, path: Path, what: str, inputs: set[str]) -> None:

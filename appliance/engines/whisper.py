@@ -236,8 +236,9 @@ class _Vocabulary:
         import tokenizers
 
         try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(path))
-        except Exception as error:  # tokenizers raises bare Exception for a bad file
+            # Not from_file, which raises a bare Exception for a bad file.
+            self._tokenizer = tokenizers.Tokenizer.from_buffer(path.read_bytes())
+        except (OSError, ValueError) as error:
             raise ModelFileError(f"{path} is not a tokenizer file", hint="run `appliance models verify`") from error
         self.multilingual = multilingual
         self._eot = self._id("<|endoftext|>")

@@ -104,15 +104,16 @@ class Worker:
             return asyncio.wrap_future(self.submit(step, priority=priority, deadline=deadline, cancel=cancel))
 
         coming = ahead()
+        ended = False
         try:
             while item := await coming:
                 deadline += gained(item[0]) if gained else 0.0
                 coming = ahead()
                 yield item[0]
-        except BaseException:  # the consumer left or failed, or the job did: what runs ahead is of no use
-            cancel.cancel()
-            raise
+            ended = True
         finally:
+            if not ended:  # the consumer left or failed, or the job did: what runs ahead is of no use
+                cancel.cancel()
             coming.add_done_callback(lambda f: f.cancelled() or f.exception())
 
     def stop(self, timeout: float = 5.0) -> None:

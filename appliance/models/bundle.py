@@ -46,14 +46,12 @@ def write_bundle(shelf: Shelf, out: Path, names: Iterable[str], watch: Watch = u
         temporary.replace(out)
         sync_folder(out.parent)
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         trouble = disk_trouble(error, "the bundle", out.parent)
         if trouble is None:
             raise
         raise trouble from error
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
     return out.stat().st_size
 
 
@@ -261,9 +259,8 @@ def _place(shelf: Shelf, tar: tarfile.TarFile, parcel: _Parcel, bundle: Path, wa
         if not parcel.file.sha256:
             shelf.lock_hash(parcel.model, parcel.file, parcel.sha256, done, f"file:{bundle}")
         temporary.replace(target)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
     sync_folder(target.parent)
     write_stamp(target, parcel.sha256)
     if parcel.file.unpack:

@@ -15,6 +15,7 @@ import time
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 from appliance.models.digest import CHUNK_BYTES, file_chunks
@@ -69,7 +70,8 @@ class Crates:
     def _fetch(self, part: Part, tick: Tick) -> Path:
         folder = self._scratch / f"{len(self._have)}-{time.monotonic_ns()}"
         folder.mkdir(parents=True)
-        try:
+        with ExitStack() as undo:
+            undo.callback(shutil.rmtree, folder, ignore_errors=True)
             if part.scheme == "npm":
                 self._npm(part, folder, tick)
             elif part.scheme == "deb":
@@ -80,11 +82,9 @@ class Crates:
                 self._from_index(part, folder, tick)
             for path in folder.iterdir():
                 if path.suffix in (".whl", ".gz", ".tgz", ".deb"):
+                    undo.pop_all()
                     return path
-            raise SourceError(f"{part.scheme}:{part.place} brought no package")
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        raise SourceError(f"{part.scheme}:{part.place} brought no package")
 
     def _pip(self, part: Part, folder: Path, tick: Tick) -> None:
         options = ["--quiet", "--no-deps", "--only-binary=:all:", "--no-input", "--progress-bar=off", "--retries=2"]
@@ -128,10 +128,10 @@ class Crates:
             while child.poll() is None:
                 tick(_largest(folder))
                 time.sleep(_POLL_S)
-        except BaseException:
-            os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-            raise
+        finally:
+            if child.returncode is None:  # interrupted: it must not go on by itself
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
         if child.returncode:
             words = said.read_text("utf-8", "replace")
             if any(sign in words for sign in _NO_ROOM):

@@ -71,7 +71,6 @@ def _lay(path: Path, stream: IO[bytes]) -> tuple[int, str]:
                 digest.update(chunk)
                 size += len(chunk)
         temporary.replace(path)
-    except BaseException:
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
     return size, digest.hexdigest()

@@ -89,12 +89,11 @@ class StoreDatabase:
 
             self._conn = sqlite3.connect(path, timeout=settings.busy_ms / 1000, isolation_level=None)
             self._db = sqlite_utils.Database(self._conn, execute_plugins=False)
-            try:
+            with contextlib.ExitStack() as undo:
+                undo.callback(self._conn.close)
                 self._configure(settings)
                 migrate(self._db)
-            except BaseException:
-                self._conn.close()
-                raise
+                undo.pop_all()
 
     def _prepare_file(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -6,6 +6,7 @@ under. What a turn looks like in SQL is `database`'s business; which events beco
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -29,11 +30,10 @@ class Store:
         self.path = path or default_path()
         self._worker = Worker("store", limit=inbox)
         self._ids: dict[str, str] = {}
-        try:
+        with ExitStack() as undo:
+            undo.callback(self._worker.stop)
             self._db = self._worker.submit(partial(StoreDatabase, self.path, settings)).result()
-        except BaseException:
-            self._worker.stop()
-            raise
+            undo.pop_all()
 
     async def open_session(self, name: str, station: str = "default") -> str:
         """Note a live session. Later calls may use `name`; an older session of that name stays untouched."""

@@ -100,7 +100,7 @@ class Llama:
         def run(core: Core) -> None:
             try:
                 future.set_result(fn(core))
-            except Exception as error:  # noqa: BLE001  the caller awaits whatever went wrong
+            except Exception as error:  # noqa: BLE001  the edge of the thread: whoever awaits call() gets it
                 future.set_exception(error)
 
         self.post(run, future.set_exception)
@@ -169,7 +169,7 @@ class Llama:
     def _obey(self, core: Core, command: Callable[[Core], None]) -> None:
         try:
             command(core)
-        except Exception:  # noqa: BLE001  the edge of the thread, as in _step
+        except Exception:  # noqa: BLE001  the edge of the thread: one faulty command must not silence all sessions
             _log.exception("a command to the language model failed")
             core.fail_all(EngineError("the language model failed in a command"))
 

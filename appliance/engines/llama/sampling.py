@@ -112,13 +112,17 @@ class _Grammar:
         self._lib.llama_sampler_apply(self._pointer, ctypes.byref(array))
 
 
+# The converter has no error class of its own; a schema nested too deep is a RuntimeError.
+_BAD_SCHEMA = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RuntimeError)
+
+
 def _schema_to_grammar(schema: str) -> str:
     library()
     from llama_cpp.llama_grammar import json_schema_to_gbnf
 
     try:
         text: str = json_schema_to_gbnf(schema)
-    except Exception as error:  # the converter has no error class of its own: a bad schema raises whatever it hits
+    except _BAD_SCHEMA as error:
         raise UsageError(f"the JSON schema of this answer does not compile: {error}", "check the schema") from error
     return text
 
