@@ -1,6 +1,7 @@
 """What the box tests share: a station on the rig that collects its blocks, and sounds to measure with."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -20,20 +21,41 @@ Audio = NDArray[np.float32]
 class Bench:
     """One open station, its blocks so far and its device events."""
 
-    def __init__(self, station: StationAudio, clock: MonotonicClock, host: AudioHost) -> None:
-        self.station = station
+    station: StationAudio
+
+    def __init__(self, clock: MonotonicClock, host: AudioHost) -> None:
         self.clock = clock
         self.host = host
         self.blocks: list[Block] = []
         self.events: list[DeviceChanged] = []
+        self._news = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+
+    def hear(self, block: Block) -> None:
+        self.blocks.append(block)
+        self._news.set()
+
+    def note(self, event: DeviceChanged) -> None:
+        """From any thread."""
+        self.events.append(event)
+        self._loop.call_soon_threadsafe(self._news.set)
 
     async def until(self, true: Callable[[], object], timeout: float = 10.0) -> float:
-        """Wait until `true()`; returns the seconds it took."""
+        """Ask `true` with every block and device event until it holds; returns the seconds it took."""
         begin = self.clock.now()
-        while not true():
-            assert self.clock.now() - begin < timeout, f"nothing within {timeout} s; {self.events}"
-            await asyncio.sleep(0.005)
+        try:
+            async with asyncio.timeout(timeout):
+                while not true():
+                    self._news.clear()
+                    await self._news.wait()
+        except TimeoutError:
+            assert true(), f"nothing within {timeout} s; {self.events}"
         return self.clock.now() - begin
+
+    async def passes(self, seconds: float) -> None:
+        """Wait by the microphone's own clock."""
+        count = len(self.blocks) + math.ceil(seconds * 16_000 / 512)
+        await self.until(lambda: len(self.blocks) >= count)
 
     def sound(self, since: int = 0) -> Audio:
         return np.concatenate([block.samples for block in self.blocks[since:]] or [np.zeros(0, np.float32)])
@@ -45,14 +67,12 @@ class Bench:
 @asynccontextmanager
 async def bench(settings: StationSettings | None = None, *, wait: bool = True) -> AsyncIterator[Bench]:
     clock, host = MonotonicClock(), AudioHost()
-    events: list[DeviceChanged] = []
-    station = open_station(settings or StationSettings(), host, clock, events.append)
-    the = Bench(station, clock, host)
-    the.events = events
+    the = Bench(clock, host)
+    the.station = station = open_station(settings or StationSettings(), host, clock, the.note)
 
     async def listen() -> None:
         async for block in station.microphone.blocks():
-            the.blocks.append(block)
+            the.hear(block)
 
     task = asyncio.create_task(listen())
     try:

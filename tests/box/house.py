@@ -11,8 +11,7 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rig import RATE, Rig
+from rig import RATE, Rig, until
 
 from appliance.audio.resample import resample
 from appliance.capacity.predict import Calibration
@@ -168,15 +167,6 @@ def house(
         if the.process.poll() is None:
             the.process.kill()
             the.process.wait()
-
-
-def until(true: Callable[[], Any], timeout: float = 20.0, why: Callable[[], str] = lambda: "") -> Any:
-    """Wait until `true()` is something; returns it."""
-    end = time.monotonic() + timeout
-    while not (value := true()):
-        assert time.monotonic() < end, f"nothing within {timeout} s\n{why()}"
-        time.sleep(0.02)
-    return value
 
 
 def words(text: str) -> list[str]:

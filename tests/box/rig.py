@@ -19,10 +19,11 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -79,11 +80,14 @@ class Rig:
                 stderr=log,
             )
         _never_starve(self._daemon.pid)
-        deadline = time.monotonic() + 10
-        while self._pactl("info", check=False) is None:
-            if self._daemon.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"PulseAudio did not start: {(self.folder / 'log').read_text()[-500:]}")
-            time.sleep(0.05)
+        daemon = self._daemon
+        until(
+            lambda: daemon.poll() is not None or self._pactl("info", check=False) is not None,
+            10,
+            lambda: (self.folder / "log").read_text()[-500:],
+        )
+        if daemon.poll() is not None:
+            raise RuntimeError(f"PulseAudio did not start: {(self.folder / 'log').read_text()[-500:]}")
         self._modules.clear()
         for spk, feed, mic in (("spk", "micfeed", "mic"), ("spk2", "micfeed2", "mic2")):
             self.load(spk, f"module-null-sink sink_name={spk} rate={RATE} norewinds=1")
@@ -180,9 +184,7 @@ class Rig:
             )
             _never_starve(ear.pid)
             try:
-                deadline = time.monotonic() + 5
-                while recording.path.stat().st_size == 0 and time.monotonic() < deadline:
-                    time.sleep(0.01)
+                until(lambda: recording.path.stat().st_size, 5)
                 yield recording
             finally:
                 ear.send_signal(signal.SIGINT)
@@ -205,7 +207,8 @@ class Rig:
                 self.load(
                     f"tap-{side}", f"module-loopback source={feed}.monitor sink={side} latency_msec=20 channels=1"
                 )
-            time.sleep(1.0)  # the loopbacks trim their latency before they agree
+            with self.hear("both.monitor", channels=2) as unused:  # the loopbacks trim their latency before they agree
+                until(lambda: unused.seconds >= 1.0)
         with self.hear("both.monitor", channels=2) as recording:
             yield recording
 
@@ -237,6 +240,15 @@ def _never_starve(pid: int) -> None:
     """A sound card needs no processor; its stand-in goes before everything else where that is allowed."""
     with contextlib.suppress(OSError):
         os.sched_setscheduler(pid, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(5))
+
+
+def until(true: Callable[[], Any], timeout: float = 20.0, why: Callable[[], str] = lambda: "") -> Any:
+    """Wait until `true()` is something; returns it. Other processes tell nobody, so it looks every 20 ms."""
+    end = time.monotonic() + timeout
+    while not (value := true()):
+        assert time.monotonic() < end, f"nothing within {timeout} s\n{why()}"
+        time.sleep(0.02)
+    return value
 
 
 class Recording:

@@ -41,7 +41,7 @@ def test_a_tone_is_heard_once_whole_and_when_the_sink_says(rig: Rig) -> None:
                     begin = sink.write(tone(0.2, sink.sample_rate, 440 + 110 * n))
                     starts.append(begin)
                     await the.until(lambda: sink.played() >= begin + int(0.2 * sink.sample_rate))  # noqa: B023
-                    await asyncio.sleep(0.13 + 0.05 * n)
+                    await the.passes(0.13 + 0.05 * n)
             said = [sink.audible_at(position) for position in starts]
         stretches = loud(heard.audio[:, 0])
         assert len(stretches) == 5
@@ -62,8 +62,8 @@ def test_what_is_said_arrives_in_unbroken_blocks(rig: Rig) -> None:
     async def scene() -> None:
         async with bench(plain()) as the:
             since = len(the.blocks)
-            rig.say(tone(1.0, 22_050, 700), 22_050).wait()
-            await asyncio.sleep(0.3)
+            await asyncio.to_thread(rig.say(tone(1.0, 22_050, 700), 22_050).wait)
+            await the.passes(0.3)
             sound = the.sound(since)
             assert len(loud(sound, 16_000)) == 1
             begin, end = longest(loud(sound, 16_000))
@@ -85,10 +85,10 @@ def test_muted_nothing_leaves_the_callback_and_positions_keep_step(rig: Rig) -> 
     async def scene() -> None:
         async with bench(plain()) as the:
             the.station.microphone.mute(True)
-            await asyncio.sleep(0.1)
+            await asyncio.to_thread(rig.say(tone(0.1, RATE, level=0.0), RATE).wait)
             before = len(the.blocks)
-            rig.say(tone(0.4, RATE), RATE).wait()
-            await asyncio.sleep(0.3)
+            sound = np.concatenate((tone(0.4, RATE), tone(0.3, RATE, level=0.0)))
+            await asyncio.to_thread(rig.say(sound, RATE).wait)
             assert len(the.blocks) == before
             assert not the.station.microphone._captured
             the.station.microphone.mute(False)
@@ -115,7 +115,7 @@ def test_a_microphone_unplugged_and_plugged_in_again_goes_on(rig: Rig) -> None:
                 voice.kill()
                 voice.wait()
                 assert took < 3.0
-                await asyncio.sleep(0.3)
+                await the.passes(0.3)
             starts = np.array([block.start for block in the.blocks])
             assert np.all(np.diff(starts) > 0)
 
@@ -130,7 +130,7 @@ def test_a_sound_server_that_dies_is_noticed_and_the_answer_goes_on_when_it_is_b
             player.begin(1)
             player.play(Spoken(tone(3.0, sink.sample_rate), sink.sample_rate, "one two three four five six"), 27)
             player.end()
-            await asyncio.sleep(0.4)
+            await the.passes(0.4)
             died = the.clock.now()
             await asyncio.to_thread(rig.kill)
             try:
@@ -181,13 +181,13 @@ def test_a_cut_answer_is_silent_within_200_ms_and_nothing_stale_follows(rig: Rig
                 for n in range(6):
                     begin = sink.write(tone(2.0, sink.sample_rate))
                     await the.until(lambda: sink.audible_at(begin) is not None)  # noqa: B023
-                    await asyncio.sleep(0.1 + 0.037 * n)
+                    await the.passes(0.1 + 0.037 * n)
                     at = the.clock.now()
                     end = sink.flush()
                     first = sink.audible_at(begin)
                     assert first is not None
                     cuts.append((at - first, (end - begin) / sink.sample_rate))
-                    await asyncio.sleep(0.3)
+                    await the.passes(0.3)
                     assert sink.played() == end
         stretches = loud(heard.audio[:, 0])
         assert len(stretches) == 6  # one a cut and nothing behind it
@@ -208,11 +208,11 @@ def test_paused_it_is_silent_and_resumes_where_it_stopped(rig: Rig) -> None:
                 begin = sink.write(tone(1.0, sink.sample_rate))
                 await the.until(lambda: sink.played() > begin + 0.3 * sink.sample_rate)
                 sink.pause(True)
-                await asyncio.sleep(0.5)
+                await the.passes(0.5)
                 held = sink.played()
                 sink.pause(False)
                 await the.until(lambda: sink.played() == begin + sink.sample_rate)
-                await asyncio.sleep(0.1)
+                await the.passes(0.1)
         stretches = loud(heard.audio[:, 0])
         assert len(stretches) == 2
         (a, b), (c, d) = stretches
@@ -231,7 +231,7 @@ def test_two_stations_do_not_hear_each_other(rig: Rig) -> None:
             with rig.hear("spk.monitor") as left, rig.hear("spk2.monitor") as right:
                 for the, hz in ((counter, 300.0), (room, 1_200.0)):
                     the.station.sink.write(tone(0.4, the.station.sink.sample_rate, hz))
-                await asyncio.sleep(0.8)
+                await counter.passes(0.8)
             for voice in voices:
                 voice.wait()
             for the, since, hz in ((counter, marks[0], 500), (room, marks[1], 900)):
@@ -257,7 +257,7 @@ def test_the_stack_itself_costs_little(rig: Rig) -> None:
                     await the.until(lambda: bool(loud(the.sound(since), 16_000)))  # noqa: B023
                     sink.write(tone(0.15, sink.sample_rate, 500))
                     voice.wait()
-                    await asyncio.sleep(0.4)
+                    await the.passes(0.4)
         asked, answered = (loud(heard.audio[:, side]) for side in (0, 1))
         assert len(asked) == len(answered) == 5
         delays = [(b[0] - a[0]) * 1000 for a, b in zip(asked, answered, strict=True)]

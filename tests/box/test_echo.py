@@ -30,16 +30,17 @@ def test_the_played_signal_is_cancelled_and_a_voice_over_it_is_heard(rig: Rig) -
         async with bench(StationSettings(echo=EchoSettings(residual_db=0.0))) as the:
             sink = the.station.sink
             with rig.echo(-10.0, 80):
-                await asyncio.sleep(0.5)
-                sink.write(babble(5.0, sink.sample_rate))
-                await asyncio.sleep(3.5)
+                await the.passes(0.5)
+                sink.write(babble(18.0, sink.sample_rate))
+                await the.passes(3.5)
+                # Where the stamps of a busy machine slip, the judge leaves out the second that follows.
+                await the.until(lambda: the.station.echo.judge.removed_db is not None, 12.0)
                 alone = dbfs(the.sound(len(the.blocks) - 40))
                 since = len(the.blocks)
                 voice = rig.say(babble(0.8, RATE, seed=9, pitch_hz=210), RATE)
-                await asyncio.sleep(1.2)
+                await the.passes(1.2)
                 over = dbfs(the.sound(since))
                 voice.wait()
-                await asyncio.sleep(0.4)
             removed = the.station.echo.judge.removed_db
             assert removed is not None
             print(f"echo removed: median {removed:.0f} dB; rest {alone:.0f} dBFS; voice over it {over:.0f} dBFS")
