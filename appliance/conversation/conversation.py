@@ -236,8 +236,8 @@ class Conversation:
         if hearing.attempt is not None and may_think:
             hearing.attempt.think()
         # A look takes a core for longer than a block: none beside a draft, whose words tell more, but for the first,
-        # and none that could not change the end any more.
-        due = hearing.silence_ms >= hearing.next_look_ms and not hearing.words_coming
+        # and none that could not change the end any more, or that would hold up the answer to a turn that is over.
+        due = hearing.silence_ms >= hearing.next_look_ms and not hearing.words_coming and not decision.end
         if due and decision.wait_ms > self._judgement.next_look_ms(hearing.silence_ms):
             hearing.look(desk, self._tape.cut(hearing.take_from))
             hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)

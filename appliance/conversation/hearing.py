@@ -167,8 +167,10 @@ class Hearing:
         In a long turn the words before the pause stay; only what follows is transcribed then.
         """
         draft = self.attempt.transcript if self.attempt is not None else None
-        if draft is not None and draft.text and self.last_sample - self.start >= _LONG_SAMPLES:
-            self.said, self.base = draft.text, self.last_sample
+        if draft is not None and draft.text:
+            self.partial_at = self.last_sample
+            if self.last_sample - self.start >= _LONG_SAMPLES:
+                self.said, self.base = draft.text, self.last_sample
         self.silence_ms = 0.0
         self.audio_score = self.over_since = None
         self.next_look_ms = 0.0

@@ -48,7 +48,7 @@ class Judgement:
         asked = is_question(self._last_reply)
         return self._endpoint.decide(
             Look(
-                silence_ms=hearing.silence_ms,
+                silence_ms=hearing.silence_ms + _BLOCK_MS / 2,  # of the decisions, one a block, the nearest to the wait
                 audio_score=hearing.audio_score,
                 text=self._read(hearing),
                 llm_score=hearing.llm_score,

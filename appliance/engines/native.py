@@ -1,7 +1,8 @@
-"""ONNX sessions as this box wants them: few threads, no spinning, and a plain error for what cannot be loaded.
+"""ONNX sessions as this box wants them: few threads that rest between runs, and a plain error for what cannot be loaded.
 
-Owns session options and device choice. Knows nothing of any model. A thread that spins while it waits would
-take a core from the other engines, so spinning is always off.
+Owns session options and device choice. Knows nothing of any model. A thread that spins while it waits takes a core
+from the other engines, so it may do so within a run, where asleep it would be late for the next operator (Piper's
+first piece takes 12 to 20 % less on two cores), and never between runs.
 """
 
 from pathlib import Path
@@ -46,7 +47,8 @@ def onnx_session(
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
     options.enable_mem_pattern = not varied
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if threads > 1 else "0")
+    options.add_session_config_entry("session.force_spinning_stop", "1")
     options.add_session_config_entry("session.inter_op.allow_spinning", "0")
     providers: list[str] = ["CPUExecutionProvider"]
     if device == "cuda":

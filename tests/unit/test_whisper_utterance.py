@@ -53,6 +53,22 @@ def test_repeats(text, loops):
 
 
 @pytest.mark.parametrize(
+    ("text", "twice"),
+    [
+        ("Stop. Stop.", True),
+        ("wait Wait WAIT", True),
+        ("Who wrote it? Who wrote it?", True),
+        ("no, no, yes", False),
+        ("five five four five five four five", False),
+        ("Stop.", False),
+        ("", False),
+    ],
+)
+def test_doubled(text, twice):
+    assert utterance.doubled(text) is twice
+
+
+@pytest.mark.parametrize(
     ("a", "b"),
     [
         ("10 of clubs.", "ten of clubs"),
