@@ -1,4 +1,4 @@
-"""ONNX sessions as this box wants them: few threads that rest between runs, and a plain error for what cannot be loaded.
+"""ONNX sessions as this box wants them: few threads that rest between runs, a plain error for what cannot be loaded.
 
 Owns session options and device choice. Knows nothing of any model. A thread that spins while it waits takes a core
 from the other engines, so it may do so within a run, where asleep it would be late for the next operator (Piper's
