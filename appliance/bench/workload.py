@@ -6,13 +6,14 @@ took is not looked at, except the start of the draft and the wait of the end-of-
 
 from collections import defaultdict
 from collections.abc import AsyncIterable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import fmean, median, pstdev
 
 from appliance import events
 from appliance.capacity.predict import TurnProfile
 from appliance.clock import ms
 
+_JITTER = 0.1  # coefficient of variation of the time that the same work takes
 _ASKED = (
     events.Transcribed,
     events.TurnEnded,
@@ -42,6 +43,17 @@ class _Turn:
 
 def profile(heard: Iterable[events.Event]) -> TurnProfile:
     """The mean turn among `heard`; the default where not one was finished."""
+    whole = _whole(heard)
+    return _mean(whole) if whole else TurnProfile()
+
+
+def profiles(heard: Iterable[events.Event]) -> list[TurnProfile]:
+    """Every finished turn among `heard` by itself."""
+    return [replace(_mean({key: turn}), spread=_JITTER) for key, turn in _whole(heard).items()]
+
+
+def _whole(heard: Iterable[events.Event]) -> dict[tuple[str, int], _Turn]:
+    """The turns of which every stage was seen."""
     turns: dict[tuple[str, int], _Turn] = defaultdict(_Turn)
     for event in heard:
         turn = turns[event.session, event.turn]
@@ -60,8 +72,7 @@ def profile(heard: Iterable[events.Event]) -> TurnProfile:
                 turn.playing = event.at
             case events.TurnFinished():
                 turn.finished = event
-    whole = {key: t for key, t in turns.items() if t.finished and t.ended and t.drafts and t.sound and t.playing}
-    return _mean(whole) if whole else TurnProfile()
+    return {key: t for key, t in turns.items() if t.finished and t.ended and t.drafts and t.sound and t.playing}
 
 
 def _mean(turns: dict[tuple[str, int], _Turn]) -> TurnProfile:

@@ -26,14 +26,17 @@ others' prompts.
     starvation = what the second and the last clause are late for the end of the audio before them
 
 v2v lengthens the cycle, which lowers the loads: the equations for the means are solved by iteration, then the
-densities are added once, on a grid. No box does more work than it has cores: where n × the work of a
+densities are added once, on a grid. Where single turns are given, each takes the place of the mean turn once, among
+others that stay as they are on average, and the densities are mixed: the 95th percentile of ten different questions is
+not that of their mean. No box does more work than it has cores: where n × the work of a
 turn exceeds the cycle, the difference is waited for (before the answer, or, where TTS is the narrow place, within
 it, because first clauses overtake later ones).
 """
 
 import math
+from collections.abc import Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise, product
 
 from appliance.capacity.density import Density, add, binomial, later, mix, point, quantile, queue, spread, uniform
@@ -106,14 +109,20 @@ class Prediction:
     tts_load: float
 
 
-def predict(calibration: Calibration, profile: TurnProfile, sessions: int) -> Prediction:
-    """Solve the formula above for `sessions`. Raises UsageError for numbers that make no sense."""
-    _check(calibration, profile, sessions)
+def predict(
+    calibration: Calibration, profile: TurnProfile, sessions: int, turns: Sequence[TurnProfile] = ()
+) -> Prediction:
+    """Solve the formula above for `sessions`. `profile`: the mean turn. `turns`: single ones, equally likely, of whose
+    demands until the first sound that is the mean; without them each is like it. Raises UsageError for numbers that
+    make no sense.
+    """
+    for one in (profile, *turns):
+        _check(calibration, one, sessions)
     model = _Model(calibration, profile, sessions)
     for _ in range(_ITERATIONS):
         if model.update() < _SETTLED_S:
             break
-    return model.result()
+    return model.result(turns)
 
 
 def engines_cpu_s(calibration: Calibration, profile: TurnProfile) -> float:
@@ -177,6 +186,7 @@ class _Model:
 
     def __init__(self, calibration: Calibration, profile: TurnProfile, sessions: int) -> None:
         self.c, self.p, self.n = calibration, profile, sessions
+        self.own = profile  # the turn that is looked at, as far as its first sound; `p` is what the others are like
         self.others = sessions - 1
         self.asr_s = calibration.asr_rtf * profile.speech_s
         self.clause_s = max(calibration.tts_first_ms / 1e3, calibration.tts_rtf * profile.first_clause_s)
@@ -277,6 +287,16 @@ class _Model:
         found = mix([(share, self._meeting(m, met)._v2v_among()) for share, m in meetings])
         return later(found, self._owed_s()[0] * 1e3)
 
+    def _asking(self, turn: TurnProfile) -> "_Model":
+        """This model as `turn` meets it."""
+        model = copy(self)
+        model.own = turn
+        model.asr = replace(self.asr, own_s=self.c.asr_rtf * turn.speech_s)
+        first_s = self.c.tts_first_ms / 1e3
+        clause_s = max(first_s, self.c.tts_rtf * turn.first_clause_s)
+        model.tts = replace(self.tts, own_s=_pieces(clause_s, first_s, self.clauses).own_s)
+        return model
+
     def _meeting(self, others: int, met: float) -> "_Model":
         """This model with `others` turns that overlap with it, each as busy as all are, seen while they do."""
         model = copy(self)
@@ -287,14 +307,15 @@ class _Model:
         return model
 
     def _v2v_among(self) -> Density:
-        p = self.p
+        p, own = self.p, self.own
         asr = self._job(self.asr, self.asr_load, self.c.asr_threads, tts=self.tts_load, llm=self.llm_busy)
-        work = later(add(asr, self._llm(p.prompt_tokens, p.first_clause_tokens), self._sound()), self._own_look_ms())
+        llm = self._llm(own.prompt_tokens, own.first_clause_tokens)
+        work = later(add(asr, llm, self._sound()), self._own_look_ms())
         if self.c.restore_ms and p.restore_share:
             work = mix([(p.restore_share, add(work, point(self.c.restore_ms))), (1 - p.restore_share, work)])
-        ahead = later(work, -(p.endpoint_ms - p.draft_after_ms))
-        both = mix([(p.held, ahead), (1 - p.held, work)])
-        return later(both, p.endpoint_ms + p.output_ms)
+        ahead = later(work, -(own.endpoint_ms - own.draft_after_ms))
+        both = mix([(own.held, ahead), (1 - own.held, work)])
+        return later(both, own.endpoint_ms + own.output_ms)
 
     def _sound(self, *, own: float = 0.0) -> Density:
         """To the first piece of a clause; `own`: how surely this answer's own LLM is at work meanwhile."""
@@ -305,7 +326,7 @@ class _Model:
         """Wait and service of one urgent job in a worker that is `load` busy with others' jobs."""
         parts = []
         for share, slow in self._slowdowns(threads, **busy):
-            service = spread(jobs.own_s * slow * 1e3, self.p.spread)
+            service = spread(jobs.own_s * slow * 1e3, self.own.spread)
             rest = add(uniform(jobs.running_s * slow * 1e3), queue(service, load * jobs.urgent, self.others))
             wait = mix([(1 - load, point(0.0)), (load, rest)])
             parts.append((share, add(wait, service)))
@@ -338,8 +359,8 @@ class _Model:
             late = max(late, quantile(last, 0.95) - (p.answer_s - p.first_clause_s) * 1e3)
         return max(0.0, late)
 
-    def result(self) -> Prediction:
-        v2v = self._v2v()
+    def result(self, turns: Sequence[TurnProfile]) -> Prediction:
+        v2v = mix([(1 / len(turns), self._asking(turn)._v2v()) for turn in turns]) if turns else self._v2v()
         return Prediction(
             sessions=self.n,
             v2v_ms_p50=quantile(v2v, 0.5),

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def load(
     closed: Annotated[str, typer.Option(metavar="N,N,…", help="Conversations at once.")] = "",
     open_: Annotated[str, typer.Option("--open", metavar="R,R,…", help="Arrivals a second.")] = "",
-    turns: Annotated[int, typer.Option(min=1, help="Questions of each conversation (closed).")] = 6,
+    turns: Annotated[int, typer.Option(min=1, help="Questions of each conversation (closed).")] = 10,
     seconds: Annotated[float, typer.Option(min=1, help="Length of each point (open).")] = 60.0,
     limiter: Annotated[bool, typer.Option("--limiter", help="Arrivals ask the admission limiter first.")] = False,
     objective: Annotated[Path | None, typer.Option(metavar="FILE", help="TOML: v2v_ms_p95, …")] = None,
@@ -46,8 +46,9 @@ def load(
     settings = load_config(config, None if config else tier)
     objectives = _objectives(objective, settings)
     loads = _numbers(closed or open_, whole=bool(closed))
-    points, speeds, asked = asyncio.run(_measure(settings, objectives, loads, bool(closed), turns, seconds, limiter))
-    foreseen = {n: predict(speeds, asked, int(n)).v2v_ms_p95 for n in loads} if closed else {}
+    measured = _measure(settings, objectives, loads, bool(closed), turns, seconds, limiter)
+    points, speeds, asked, single = asyncio.run(measured)
+    foreseen = {n: predict(speeds, asked, int(n), single).v2v_ms_p95 for n in loads} if closed else {}
     if out is not None:
         write_turns(out, points)
     if not as_json:
@@ -75,14 +76,13 @@ async def _measure(
     turns: int,
     seconds: float,
     limiter: bool,
-) -> "tuple[list[Point], Calibration, TurnProfile]":
-    """The points, the speeds of the engines alone, measured anew and stored for `run`'s speed limit, and the mean turn.
-
-    The mean turn is that of the first point; with the speeds it predicts the others.
+) -> "tuple[list[Point], Calibration, TurnProfile, list[TurnProfile]]":
+    """The points; the speeds of the engines alone, measured anew and stored for `run`'s speed limit; the mean turn of
+    the first point and its single turns, which with the speeds predict the others.
     """
     from appliance.app import Appliance
     from appliance.bench.load import closed_loop, open_loop
-    from appliance.bench.workload import gather, profile
+    from appliance.bench.workload import gather, profile, profiles
     from appliance.capacity.predict import engines_cpu_s
     from appliance.demo import questions
     from appliance.service import calibrate
@@ -119,9 +119,10 @@ async def _measure(
             first.close()
             for task in watch or ():
                 task.cancel()
-        asked = profile(await gathering)
+        heard = await gathering
+        asked = profile(heard)
         beside = cpu_s / max(1, len(points[0].records)) - engines_cpu_s(speeds, asked) if closed else 0.0
-        return points, speeds, replace(asked, other_cpu_s=max(0.0, beside))
+        return points, speeds, replace(asked, other_cpu_s=max(0.0, beside)), profiles(heard)
 
 
 def _objectives(path: Path | None, settings: "Config") -> "Objectives":

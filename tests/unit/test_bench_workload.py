@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from appliance import events
-from appliance.bench.workload import gather, profile
+from appliance.bench.workload import gather, profile, profiles
 from appliance.capacity.predict import TurnProfile
 from appliance.events import LatencyParts, TurnRecord
 
@@ -48,6 +48,12 @@ def test_the_mean_turn_is_what_was_asked_for_and_not_how_long_it_took() -> None:
         output_ms=5.0,
         spread=0.2,
     )
+
+
+def test_each_turn_by_itself_asks_for_its_own() -> None:
+    short, long = profiles([*turn(1, 10.0), *turn(2, 18.5, speech_ms=3000.0, tokens=30), *turn(3, 30.0)[:-1]])
+    assert (short.speech_s, short.answer_tokens, long.speech_s, long.answer_tokens) == (2.0, 20, 3.0, 30)
+    assert 0 < short.spread == long.spread < 0.2  # the length is known, how long the same work takes varies a little
 
 
 def test_without_a_finished_turn_it_is_the_usual_one() -> None:

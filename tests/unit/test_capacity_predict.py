@@ -231,6 +231,24 @@ def test_one_more_session_never_makes_it_quicker(calibration: Calibration, sessi
     assert more.v2v_ms_p50 <= more.v2v_ms_p95
 
 
+def test_a_turn_given_singly_is_the_mean_turn_when_all_are_alike() -> None:
+    for sessions in (1, 4):
+        assert predict(TINY, TurnProfile(), sessions, [TurnProfile()] * 3).v2v_ms_p95 == pytest.approx(
+            predict(TINY, TurnProfile(), sessions).v2v_ms_p95, rel=1e-6
+        )
+
+
+@pytest.mark.parametrize("sessions", [1, 4])
+def test_the_slowest_of_ten_turns_shows_in_the_95th_percentile_and_hardly_in_the_50th(sessions: int) -> None:
+    mean = TurnProfile()
+    slow = replace(mean, endpoint_ms=900.0, speech_s=6.0, first_clause_tokens=14)
+    usual, mixed = predict(TINY, mean, sessions), predict(TINY, mean, sessions, [mean] * 9 + [slow])
+    alone = predict(TINY, mean, sessions, [slow])
+    assert mixed.v2v_ms_p50 == pytest.approx(usual.v2v_ms_p50, rel=0.08)
+    assert usual.v2v_ms_p95 * 1.1 < mixed.v2v_ms_p95 < alone.v2v_ms_p95
+    assert mixed.starvation_ms_p95 == usual.starvation_ms_p95  # how the others are does not change
+
+
 def test_the_limit_is_the_largest_number_inside_both_objectives() -> None:
     best, prediction = largest(TINY, TurnProfile(), v2v_ms_p95=1300, starvation_ms_p95=100)
     assert best > 1
