@@ -172,6 +172,12 @@ class Rig:
         _never_starve(mouth.pid)
         return mouth
 
+    def passes(self, seconds: float) -> None:
+        """Let so much time of the sound clock pass while nobody speaks: silence is played into the microphone."""
+        mouth = self.say(np.zeros(round(seconds * RATE), dtype=np.float32), RATE)
+        if mouth.wait():
+            raise RuntimeError("silence could not be played: the rig is away")
+
     @contextmanager
     def hear(self, source: str = "spk.monitor", channels: int = 1) -> Iterator["Recording"]:
         """Record a source as float32 at 48 kHz until the block ends."""

@@ -107,7 +107,7 @@ def test_a_microphone_unplugged_and_plugged_in_again_goes_on(rig: Rig) -> None:
         async with bench(plain()) as the:
             for _ in range(2):
                 rig.unplug()
-                await asyncio.sleep(0.5)
+                await asyncio.to_thread(rig.passes, 0.5)
                 rig.plug_in()
                 since = len(the.blocks)
                 voice = rig.say(tone(3.0, RATE, 600), RATE)
@@ -138,7 +138,8 @@ def test_a_sound_server_that_dies_is_noticed_and_the_answer_goes_on_when_it_is_b
                 noticed = max(event.at for event in the.events if event.status == "lost")
                 assert noticed - died < 1.0
                 held = sink.played()
-                await asyncio.sleep(0.5)
+                # It has looked for both several times in vain.
+                await the.until(lambda: all("waiting" in the.statuses(role) for role in ("input", "output")), 6.0)
                 assert sink.played() - held < 0.05 * sink.sample_rate
                 assert player.active
             finally:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from bench import loud, pitch, tone
-from rig import RATE, Rig
+from rig import RATE, Rig, until
 
 from appliance.setup.devices import Chosen, Heard, Trial
 from appliance.tui.devices import DeviceScreen, Ear
@@ -13,11 +13,8 @@ from appliance.tui.devices import DeviceScreen, Ear
 pytestmark = pytest.mark.box
 
 
-async def until(true: Callable[[], bool], timeout: float = 10.0) -> None:
-    end = asyncio.get_running_loop().time() + timeout
-    while not true():
-        assert asyncio.get_running_loop().time() < end
-        await asyncio.sleep(0.01)
+async def becomes(true: Callable[[], object]) -> None:
+    await asyncio.to_thread(until, true, 10.0)
 
 
 def test_the_level_follows_what_is_said_and_a_sound_is_heard(rig: Rig) -> None:
@@ -32,18 +29,18 @@ def test_the_level_follows_what_is_said_and_a_sound_is_heard(rig: Rig) -> None:
         assert {"counter_spk", "room_spk"} <= {choice.name for choice in choices.outputs}
 
         listening = asyncio.create_task(trial.listen("counter_mic", heard.append))
-        await until(lambda: len(heard) > 3)
+        await becomes(lambda: len(heard) > 3)
         assert not any(each.trouble for each in heard)
         assert heard[-1].dbfs < -100
         voice = rig.say(tone(3.0, RATE, 600), RATE)
-        await until(lambda: heard[-1].dbfs > -25)
+        await becomes(lambda: heard[-1].dbfs > -25)
         voice.kill()
         voice.wait()
-        await until(lambda: heard[-1].dbfs < -100)
+        await becomes(lambda: heard[-1].dbfs < -100)
 
         with rig.hear() as recorded:
             assert await trial.play("counter_spk") == ""
-            await asyncio.sleep(0.2)
+            await asyncio.to_thread(rig.passes, 0.2)
         sound = recorded.audio[:, 0]
         (begin, *_), (*_, end) = loud(sound)[0], loud(sound)[-1]
         assert end - begin == pytest.approx(0.18, abs=0.06)
@@ -65,7 +62,7 @@ def test_a_device_that_does_not_open_is_a_sentence(rig: Rig) -> None:
 
     async def scene() -> None:
         listening = asyncio.create_task(trial.listen("no such thing", heard.append))
-        await until(lambda: bool(heard))
+        await becomes(lambda: bool(heard))
         assert "no such thing" in heard[0].trouble
         assert "no such thing" in await trial.play("no such thing")
         listening.cancel()
@@ -83,15 +80,15 @@ def test_the_screen_shows_it_and_closes_everything(rig: Rig) -> None:
     async def scene() -> None:
         async with app.run_test(size=(100, 30)) as pilot:
             ear = app.query_one(Ear)
-            await until(lambda: ear.shown_dbfs < -60 and not ear.heard.trouble and rig.listeners() == 1)
+            await becomes(lambda: ear.shown_dbfs < -60 and not ear.heard.trouble and rig.listeners() == 1)
             quiet = ear.shown_dbfs
             voice = rig.say(tone(3.0, RATE, 600), RATE)
-            await until(lambda: ear.shown_dbfs > quiet + 40)
+            await becomes(lambda: ear.shown_dbfs > quiet + 40)
             assert "it hears you" in str(ear.render())
             voice.kill()
             voice.wait()
             await pilot.press("r")
-            await until(lambda: "nothing arrives" in str(ear.render()))
+            await becomes(lambda: "nothing arrives" in str(ear.render()))
             await pilot.press("enter", "enter")
 
     asyncio.run(scene())

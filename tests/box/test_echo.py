@@ -4,7 +4,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -79,22 +78,22 @@ def test_an_answer_does_not_trigger_the_vad_and_an_interruption_does(rig: Rig, m
             async with bench() as the:
                 player = Player(the.station.sink, the.clock)
                 with rig.echo(-10.0, 80):
-                    await asyncio.sleep(0.3)
+                    await the.passes(0.3)
                     for turn in range(2):
                         since = len(the.blocks)
                         player.begin(turn)
                         player.play(spoken, len(text))
                         player.end()
                         await player.drained()
-                        await asyncio.sleep(0.25)
+                        await the.passes(0.25)
                         assert await voiced("itself", since) < 4
                     player.begin(3)
                     player.play(spoken, len(text))
                     await player.started()
-                    await asyncio.sleep(0.8)
+                    await the.passes(0.8)
                     since = len(the.blocks)
                     mouth = rig.say(np.clip(person * 2, -1, 1), RATE)
-                    await asyncio.sleep(1.2)
+                    await the.passes(1.2)
                     player.stop()
                     mouth.wait()
                     assert await voiced("person", since) >= 4
@@ -109,15 +108,14 @@ def test_half_duplex_hears_nothing_while_something_is_audible_and_everything_aft
         async with bench(StationSettings(echo=EchoSettings(mode="half-duplex"))) as the:
             sink = the.station.sink
             with rig.echo(-3.0, 40):
-                await asyncio.sleep(0.5)
+                await the.passes(0.5)
                 since = len(the.blocks)
                 sink.write(tone(1.0, sink.sample_rate))
-                await asyncio.sleep(1.6)
+                await the.passes(1.6)
                 assert not loud(the.sound(since), 16_000, 0.01)
                 since = len(the.blocks)
                 rig.say(tone(0.5, RATE, 700), RATE).wait()
-                await asyncio.sleep(0.3)
-                assert loud(the.sound(since), 16_000)
+                await the.until(lambda: loud(the.sound(since), 16_000), 3.0)
 
     steady(scene)
 
@@ -134,7 +132,7 @@ def test_the_doctor_measures_the_way_from_speaker_to_microphone(rig: Rig) -> Non
         print(f"doctor: delay {measured.delay_ms:.0f} ms, round trip {measured.round_trip_ms:.0f} ms")
 
     with rig.echo(-10.0, 80):
-        time.sleep(0.5)
+        rig.passes(0.5)
         steady(scene)
 
 
@@ -143,7 +141,7 @@ def test_the_doctor_writes_the_delay_into_the_config(rig: Rig, tmp_path: Path) -
     path.write_text('tier = "tiny"  # mine\n')
     command = [sys.executable, "-c", "from appliance.cli.main import main; main()", "doctor", "--quick", "--write"]
     with rig.echo(-10.0, 80):
-        time.sleep(0.5)
+        rig.passes(0.5)
         done = subprocess.run(
             [*command, "--config", str(path)],
             env={**os.environ, **rig.env},

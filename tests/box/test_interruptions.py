@@ -8,7 +8,6 @@ import asyncio
 import os
 import random
 import threading
-import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -91,7 +90,7 @@ def test_interrupted_it_is_soon_silent_keeps_what_was_heard_and_answers_the_inte
             if n % 4 == 3:
                 new_session(teller)
                 ask_and_wait_for_sound(rig, heard, SKY)
-            time.sleep(chance.uniform(0.05, 0.9))
+            rig.passes(chance.uniform(0.05, 0.9))
             count, at = len(teller.turns()), heard.seconds
             rig.say(question((SKY, HAMLET)[n % 2]), RATE).wait()
             said = heard.seconds
@@ -175,9 +174,9 @@ def test_a_cough_and_an_mm_hm_leave_the_answer_whole(rig: Rig, teller: House) ->
         with rig.hear_both() as heard:
             ask_and_wait_for_sound(rig, heard, SKY)
             for noise in (cough, hum):
-                time.sleep(0.6)
+                rig.passes(0.6)
                 rig.say(noise, RATE).wait()
-                time.sleep(1.5)
+                rig.passes(1.5)
             wait_for_silence(heard, 2.5)
         turns = teller.turns()[known:]
         whole += [(t["spoken"] == t["reply"], t["interrupted"]) for t in turns] == [(True, 0)]
@@ -200,7 +199,7 @@ def test_it_neither_interrupts_nor_answers_itself_and_still_hears_others(rig: Ri
     known = len(teller.turns())
     since = len(teller.lines)
     with rig.hear_both() as heard, rig.echo(-10.0, 80):
-        time.sleep(0.5)
+        rig.passes(0.5)
         # Until now there was no echo: the first answer tells the canceller, and does not count.
         ask_and_wait_for_sound(rig, heard, WEEK)
         wait_for_silence(heard, 2.5)
@@ -215,7 +214,7 @@ def test_it_neither_interrupts_nor_answers_itself_and_still_hears_others(rig: Ri
         while tried < max(1, REPEAT // 2):
             count = len(teller.turns())
             ask_and_wait_for_sound(rig, heard, SKY)
-            time.sleep(chance.uniform(0.3, 1.0))
+            rig.passes(chance.uniform(0.3, 1.0))
             sounding = len(teller.turns()) == count  # or the answer was a short one
             rig.say(question(HAMLET), RATE).wait()
             cut = teller.turn(count + 1)
@@ -263,8 +262,9 @@ def test_interruptions_in_a_row_leave_no_task_and_no_thread_behind(bounded: Call
                 finished += isinstance(event, TurnFinished)
                 assert not isinstance(event, SessionClosed) or event.reason == "end of input"
             assert finished >= REPEAT + 1
-            await asyncio.sleep(0.2)
-            assert len(asyncio.all_tasks()) < tasks
+            async with asyncio.timeout(10):
+                while len(left := asyncio.all_tasks()) >= tasks:
+                    await asyncio.wait(left - {asyncio.current_task()}, return_when=asyncio.FIRST_COMPLETED)
 
     bounded(scene(), 60.0 + 12.0 * REPEAT)
 

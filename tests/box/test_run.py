@@ -1,6 +1,5 @@
 """`appliance run` as people meet it: asked through the microphone, heard at the speaker, stopped, unplugged."""
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,7 +24,7 @@ def test_questions_are_answered_aloud_and_the_recording_agrees_with_the_store(ri
         for n in range(3):
             rig.say(question(n), RATE).wait()
             talker.turn(n + 1)
-            time.sleep(0.8)
+            rig.passes(0.8)
     turns, measured = talker.turns(), answers(heard.audio)
     assert "hamlet" in turns[0]["heard"].lower()
     assert all(turn["spoken"] == turn["reply"] and not turn["interrupted"] for turn in turns)
@@ -40,7 +39,7 @@ def test_muted_it_hears_nothing_until_it_is_unmuted(rig: Rig, talker: House) -> 
     talker.do("mute")
     rig.say(question(0), RATE).wait()
     with rig.hear() as heard:
-        time.sleep(2.5)
+        rig.passes(2.5)
     talker.do("mute")
     assert not stretches(heard.audio[:, 0])
     rig.say(question(1), RATE).wait()
@@ -51,7 +50,7 @@ def test_muted_it_hears_nothing_until_it_is_unmuted(rig: Rig, talker: House) -> 
 def test_a_microphone_and_a_sound_server_that_come_back_go_on_with_the_same_session(rig: Rig, talker: House) -> None:
     known = len(talker.turns())
     rig.unplug()  # this server gives the stream another microphone, and the old one back
-    time.sleep(0.5)
+    rig.passes(0.5)
     rig.plug_in()
     rig.say(question(0), RATE).wait()
     assert talker.turn(known + 1)["session"] == talker.turns()[0]["session"]
@@ -131,7 +130,7 @@ def test_when_all_places_are_taken_a_visitor_is_told_so_at_once_and_only_once(
             begin = heard.seconds
             rig.say(question(3), RATE, "micfeed2").wait()  # it goes on for longer than it takes to be refused
             until(lambda: stretches(heard.so_far()[:, 0]), 10)
-            time.sleep(6.0)
+            rig.passes(6.0)
         told = stretches(heard.audio[:, 0], gap_s=0.6)
         print(f"refusal heard {told[0][0] - begin:.2f} s after the visitor began to speak")
         assert len(told) == 1

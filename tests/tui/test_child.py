@@ -28,20 +28,22 @@ async def main():
     bus = Bus()
     server = SnapshotServer(bus, NoControls(), ScreenSettings(title="sometier"))
     bus.publish(SessionOpened(at=1.0, session="hallway", station="hall"))
-    turns = 0
+    turns, turned = 0, asyncio.Event()
 
     async def converse():
         nonlocal turns
         while True:
             turns += 1
-            await asyncio.sleep(0.01)
+            turned.set()
+            await asyncio.sleep(0.01)  # it stands for work that comes now and then and leaves the processor to others
 
     talking = asyncio.create_task(converse())
     loud = asyncio.create_task(asyncio.to_thread(os.write, 2, b"native library noise"))
     code = await run_screen(server, Path(sys.argv[1]))
     before = turns
-    await asyncio.sleep(0.1)
-    print("ended", code, "conversation", "goes on" if turns > before > 10 else "stood", flush=True)
+    turned.clear()
+    another, _ = await asyncio.wait([asyncio.create_task(turned.wait())], timeout=10)
+    print("ended", code, "conversation", "goes on" if another and before > 10 else "stood", flush=True)
     await server.close()
     talking.cancel()
 

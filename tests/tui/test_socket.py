@@ -27,7 +27,7 @@ SETTINGS = ScreenSettings(title="tiny", hide_words=True, budget=Budget(total_ms=
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110  what is awaited is another task's doing
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0)
 
 
 def with_server(path: Path, act: Callable[[Bus, SnapshotServer, Asked], Awaitable[None]]) -> None:

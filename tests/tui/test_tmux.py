@@ -36,7 +36,7 @@ class Pane:
             if re.search(pattern, text):
                 return text
             assert time.monotonic() < deadline, f"{pattern!r} did not appear in:\n{text}"
-            time.sleep(0.1)
+            time.sleep(0.1)  # tmux tells nobody that its screen has changed
 
     def press(self, key: str) -> None:
         self.tmux("send-keys", key)

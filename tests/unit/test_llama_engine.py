@@ -192,7 +192,7 @@ def test_snapshots_come_while_there_is_work(toy: Path) -> None:
 
 
 def test_at_rest_the_thread_sleeps(toy: Path) -> None:
-    """No polling: between turns the engine's step is not even tried."""
+    """No polling: between turns the engine's step is not even tried, and nothing is waited for but a command."""
 
     async def body(llama: Llama) -> None:
         chat = await llama.open("a")
@@ -200,7 +200,18 @@ def test_at_rest_the_thread_sleeps(toy: Path) -> None:
         tried: list[int] = []
         await llama.call(lambda core: setattr(core, "step", lambda: tried.append(1)))
         await chat.close()
-        await asyncio.sleep(0.15)
-        assert len(tried) <= 3  # one look after each of the two commands, and the one under way
+        loop, asleep, wait = asyncio.get_running_loop(), asyncio.Event(), llama._wake.wait
+        limits: list[float | None] = []
+
+        def watched(timeout: float | None) -> bool:
+            limits.append(timeout)
+            loop.call_soon_threadsafe(asleep.set)
+            return wait(timeout)
+
+        llama._wake.wait = watched  # type: ignore[method-assign]
+        llama.poke()  # it may have been asleep already
+        await asyncio.wait_for(asleep.wait(), 10)
+        assert set(limits) == {None}
+        assert len(tried) <= 3  # one look after each of the two commands, and one for the poke
 
     with_engine(toy, body)

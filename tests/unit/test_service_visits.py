@@ -88,12 +88,14 @@ class Talk:
 
     def __init__(self, session: str, fails: bool) -> None:
         self.session, self.fails, self.heard = session, fails, 0
+        self.over = asyncio.Event()
 
     async def run(self, source: Any) -> None:
         async for _ in source.blocks():
             self.heard += 1
             if self.fails:
                 raise EngineError("the vad has failed", "try again")
+        self.over.set()
 
 
 class Box:
@@ -102,9 +104,11 @@ class Box:
         self.config = SimpleNamespace(talk=TalkSettings())
         self.engines = SimpleNamespace(vad=self)
         self.talks: list[Talk] = []
+        self.judged = 0  # blocks
         self._fails = fails
 
     async def probability(self, session: str, samples: np.ndarray) -> float:
+        self.judged += 1
         return float(samples[0] > 0.1)
 
     def forget(self, session: str) -> None: ...
@@ -132,7 +136,7 @@ def station(clock: Any, *, fails: tuple[str, ...] = (), places: int = 1, idle_s:
 async def until(true: Any) -> None:
     async with asyncio.timeout(5):
         while not true():  # noqa: ASYNC110  what is waited for sets no event
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)
 
 
 def test_a_session_that_fails_ends_alone_and_the_next_visitor_is_heard() -> None:
@@ -159,6 +163,7 @@ def test_a_visit_ends_after_a_quiet_spell_and_the_station_goes_on() -> None:
         for visit in (1, 2, 3):
             the.mouth.say(10)
             await until(lambda n=visit: len(the.box.talks) == n)
+            await asyncio.wait_for(the.box.talks[-1].over.wait(), 5)
             await until(lambda: the.visits.conversation is None)
         assert [talk.session for talk in the.box.talks] == ["default-1", "default-2", "default-3"]
         assert all(talk.heard >= 3 for talk in the.box.talks)  # what opened the door is heard inside
@@ -174,8 +179,7 @@ def test_who_is_refused_is_told_once_however_long_they_speak() -> None:
         the.reception.ask("somebody else")
         running = asyncio.create_task(the.visits.run())
         the.mouth.say(100)
-        await until(the.mouth.queue.empty)
-        await asyncio.sleep(0.05)
+        await until(lambda: the.box.judged == 100)
         assert the.speaker.written == 1600
         assert the.box.talks == []
         await the.visits.stop()
@@ -208,7 +212,8 @@ def test_the_ear_loses_nothing_to_a_cancelled_wait_and_passes_on_what_the_source
         ear = Ear(mouth, MonotonicClock())
         ear.start()
         waiting = asyncio.create_task(ear.next(5.0))
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)  # it has begun to wait
+        assert not waiting.done()
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         mouth.say(3)

@@ -53,19 +53,20 @@ def test_repeats(text, loops):
 
 
 @pytest.mark.parametrize(
-    ("text", "twice"),
+    ("text", "phrase"),
     [
-        ("Stop. Stop.", True),
-        ("wait Wait WAIT", True),
-        ("Who wrote it? Who wrote it?", True),
-        ("no, no, yes", False),
-        ("five five four five five four five", False),
-        ("Stop.", False),
-        ("", False),
+        ("Stop. Stop.", "Stop."),
+        ("No? No? No? No", "No?"),
+        ("wait Wait WAIT", "wait"),
+        ("Who wrote it? Who wrote it? Who", "Who wrote it?"),
+        ("no, no, yes", ""),
+        ("five five four", ""),
+        ("Stop.", ""),
+        ("", ""),
     ],
 )
-def test_doubled(text, twice):
-    assert utterance.doubled(text) is twice
+def test_once(text, phrase):
+    assert utterance.once(text) == phrase
 
 
 @pytest.mark.parametrize(
