@@ -66,7 +66,7 @@ class Appliance:
         self.conduct: Callable[[], Conduct] = Conduct  # what the ladder allows; the service puts its own here
         self._shelf = shelf or Shelf()
         # One thread an engine; smart-turn apart from silero, because a look takes as long as three blocks.
-        self._workers = {name: Worker(name) for name in ("vad", "turn", "asr", "tts")}
+        self._workers = {name: Worker(name) for name in ("vad", "turn", "asr", "partial", "tts")}
         self._feed: StoreFeed | None = None
         self._sessions = 0
 
@@ -227,7 +227,7 @@ class Appliance:
     def _load_whisper(self, model: str) -> Whisper | None:
         if not model:
             return None
-        return Whisper(self._shelf.folder(model), self.config.asr, self._workers["asr"])
+        return Whisper(self._shelf.folder(model), self.config.asr, self._workers["asr"], self._workers["partial"])
 
     async def _load_llama(self, model: str) -> Llama | None:
         if not model:

@@ -13,7 +13,7 @@ from appliance.clock import ms
 from appliance.conversation.attempt import Attempt, joined
 from appliance.conversation.desk import Desk
 from appliance.conversation.tape import Tape
-from appliance.engines.ports import RATE, Audio, CancelToken, Priority
+from appliance.engines.ports import RATE, Audio, CancelToken, Priority, Transcript
 from appliance.errors import Cancelled, EngineError
 from appliance.events import Transcribed
 from appliance.turns.guards import Steady
@@ -70,17 +70,19 @@ class Hearing:
         return max(self.take_from, self.base)
 
     @property
+    def draft(self) -> Transcript | None:
+        """The transcript of everything said so far, None while there is none."""
+        return self.attempt.transcript if self.attempt is not None else None
+
+    @property
     def words(self) -> str | None:
-        """The draft transcript of everything said so far, None while there is none."""
-        if self.attempt is not None and self.attempt.transcript is not None:
-            return self.attempt.transcript.text
-        return self.partial
+        """The newest words, maybe of a part of what was said only; None while there are none."""
+        return self.draft.text if self.draft is not None else self.partial
 
     @property
     def logprob(self) -> float:
         """The mean log-probability a token of `words`."""
-        draft = self.attempt.transcript if self.attempt is not None else None
-        return self.partial_logprob if draft is None else draft.logprob
+        return self.draft.logprob if self.draft is not None else self.partial_logprob
 
     @property
     def words_coming(self) -> bool:
@@ -166,7 +168,7 @@ class Hearing:
 
         In a long turn the words before the pause stay; only what follows is transcribed then.
         """
-        draft = self.attempt.transcript if self.attempt is not None else None
+        draft = self.draft
         if draft is not None and draft.text:
             self.partial_at = self.last_sample
             if self.last_sample - self.start >= _LONG_SAMPLES:

@@ -75,7 +75,7 @@ class Judgement:
         )
 
     def _read(self, hearing: Hearing) -> TextLook | None:
-        words = hearing.words
+        words = hearing.draft.text if hearing.draft is not None else ""  # a partial's do not go as far as the pause
         return read(words, self._language, asked=is_question(self._last_reply)) if words else None
 
     def next_look_ms(self, silence_ms: float) -> float:

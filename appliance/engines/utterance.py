@@ -10,6 +10,7 @@ import numpy as np
 
 from appliance.engines.ports import RATE, Audio
 
+_WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _FRAME = RATE // 50  # 20 ms: the grain of level measurements
 
 
@@ -44,13 +45,17 @@ def cut(audio: Audio, *, most_s: float, search_s: float) -> Iterator[tuple[int, 
 
 def words(text: str) -> list[str]:
     """Lower-case words without punctuation."""
-    return re.findall(r"[^\W_]+(?:['’][^\W_]+)*", text.lower())
+    return _WORD.findall(text.lower())
 
 
-def doubled(text: str) -> bool:
-    """Whether `text` is the same words two times or more, and nothing else."""
-    said = words(text)
-    return any(said == said[:size] * (len(said) // size) for size in range(1, len(said) // 2 + 1))
+def once(text: str) -> str:
+    """The phrase of which `text` is nothing but repetitions, two at least and the last one perhaps cut; else ""."""
+    found = list(_WORD.finditer(text))
+    said = [match[0].lower() for match in found]
+    for size in range(1, len(said) // 2 + 1):
+        if all(word == said[i % size] for i, word in enumerate(said)):
+            return text[: found[size].start()].strip()
+    return ""
 
 
 def repeats(text: str) -> bool:

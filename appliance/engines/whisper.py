@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from appliance.engines import utterance
 from appliance.engines.mel import FLOOR, HOP, Features, log_mel, mel_power
 from appliance.engines.native import checked, require_file
-from appliance.engines.ports import RATE, Audio, CancelToken, Transcript
+from appliance.engines.ports import RATE, Audio, CancelToken, Priority, Transcript
 from appliance.engines.splice import TAIL_S, Splicer, States, hum
 from appliance.engines.worker import Worker
 from appliance.errors import Cancelled, ConfigError, EngineError, MissingError, ModelFileError
@@ -61,7 +61,8 @@ class WhisperSettings:
     again_logprob: float = -0.6  # below it the piece is decoded again, wider and with a beam
     again_beam_size: int = 5
     again_pad_s: float = 7.0  # chosen on the clips of `bench asr`, where 5 made 8 word errors more and 9 as many
-    doubt_most: float = 1.7  # no-speech probability minus mean log-probability: above it, no words
+    doubt_most: float = 1.7  # no-speech probability minus mean log-probability: above it a second opinion is asked
+    doubt_most_timed: float = 1.3  # the same of the second opinion, which is with times: above it, no words
     phantom_no_speech: float = 0.5  # above it a film's ending ("thank you for watching") is not believed
     words_per_s_most: float = 7.0
     level_least_dbfs: float = -60.0  # quieter than this at its loudest is not speech
@@ -70,11 +71,13 @@ class WhisperSettings:
 class Whisper:
     """ports.Transcriber on a folder with model.bin, config.json, tokenizer.json and vocabulary.txt."""
 
-    def __init__(self, folder: Path, settings: WhisperSettings, worker: Worker) -> None:
+    def __init__(self, folder: Path, settings: WhisperSettings, worker: Worker, aside: Worker | None = None) -> None:
+        """`aside`: the thread of partial transcripts, so that no draft waits for one; None: `worker`'s."""
         for name in ("model.bin", "config.json", "tokenizer.json"):
             require_file(folder / name, "whisper")
         self.settings = settings
         self._worker = worker
+        self._aside = aside or worker
         self._model = _load(folder, settings)
         self._bands = int(self._model.n_mels)
         self._splicer: Splicer | None = None
@@ -93,7 +96,8 @@ class Whisper:
         quick: bool = False,
     ) -> Transcript:
         samples = checked(audio, "whisper")
-        return await self._worker.call(
+        worker = self._aside if priority >= Priority.PARTIAL else self._worker
+        return await worker.call(
             lambda: self._transcribe(samples, language, prompt, cancel, quick=quick), priority=priority, cancel=cancel
         )
 
@@ -167,14 +171,19 @@ class Whisper:
         beam = settings.again_beam_size if again else settings.beam_size
         result, ids = self._generate(encoded, [*timed, self._vocabulary.no_times], bound, beam)
         no_speech, logprob = float(result.no_speech_prob), _logprob(result, ids)
-        if no_speech - logprob > settings.doubt_most:
-            return Transcript("", language, no_speech, logprob, len(ids), reason="no speech", language_sure=sure)
         text = self._vocabulary.text(ids, before_s=seconds - 0.1)
-        if len(ids) >= bound - 1 or utterance.doubled(text) or utterance.repeats(text):
+        doubtful = no_speech - logprob > settings.doubt_most
+        ran_out = len(ids) >= bound - 1
+        if doubtful or ran_out or utterance.once(text) or utterance.repeats(text):
             _go_on(cancel)
             result, ids = self._generate(encoded, timed, bound, beam)
             logprob, text = _logprob(result, ids), self._vocabulary.text(ids, before_s=seconds - 0.1)
-        reason = self._guard(text, seconds, no_speech, ran_out=len(ids) >= bound - 1)
+            ran_out = len(ids) >= bound - 1
+        if ran_out and no_speech <= settings.phantom_no_speech:
+            text = utterance.once(text) or text  # somebody said "no", and the decoder found no end of it
+        reason = self._guard(text, seconds, no_speech, ran_out=ran_out)
+        if not reason and doubtful and no_speech - logprob > settings.doubt_most_timed:
+            reason = "no speech"
         return Transcript(text, language, no_speech, logprob, len(ids), reason=reason, language_sure=sure)
 
     def _encode(self, inputs: Features, seconds: float, *, whole: bool) -> Any:
@@ -308,7 +317,7 @@ def _load(folder: Path, settings: WhisperSettings) -> Any:
             device=settings.device,
             compute_type=settings.compute_type,
             intra_threads=settings.threads,
-            inter_threads=1,
+            inter_threads=2 if settings.device == "cpu" else 1,  # a draft, and a partial beside it
         )
     except (RuntimeError, ValueError, OSError) as error:
         if settings.device == "cuda":

@@ -193,6 +193,25 @@ def test_a_transcript_has_as_many_tokens_as_its_bound_allows(models, worker, pip
     assert hear(short, say(piper, TURNS)).tokens == 4
 
 
+def test_a_draft_does_not_wait_for_a_partial(models, worker, piper):
+    aside = Worker("partial")
+    whisper = Whisper(models / "whisper-tiny.en", WhisperSettings(), worker, aside)
+    whisper.warm()
+    spoken = say(piper, TURNS)
+
+    async def both() -> None:
+        how = {"cancel": CancelToken(), "quick": True}
+        partial = asyncio.create_task(whisper.transcribe(np.tile(spoken, 8), priority=Priority.PARTIAL, **how))
+        await asyncio.sleep(0)
+        draft = await whisper.transcribe(spoken, priority=Priority.DRAFT, **how)
+        assert not partial.done()
+        assert rate([(TURNS, draft.text)]) == 0
+        assert (await partial).text
+
+    asyncio.run(both())
+    aside.stop()
+
+
 def test_cancelled_before_and_between(whisper, piper):
     token = CancelToken()
     token.cancel()
