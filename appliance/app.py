@@ -69,6 +69,7 @@ class Appliance:
         self._workers = {name: Worker(name) for name in ("vad", "turn", "asr", "partial", "tts")}
         self._feed: StoreFeed | None = None
         self._sessions = 0
+        self._answered: set[str] = set()  # sessions whose answer is under way
 
     async def __aenter__(self) -> "Appliance":
         async with AsyncExitStack() as undo:
@@ -153,6 +154,15 @@ class Appliance:
         self._ready()
         self._sessions += 1
         name = session or f"session-{self._sessions}"
+
+        def began(session: str) -> None:
+            self._answered.add(session)
+            turn_began(session)
+
+        def ended(session: str) -> None:
+            self._answered.discard(session)
+            turn_ended(session)
+
         desk = Desk(
             session=name,
             engines=self.engines,
@@ -165,8 +175,9 @@ class Appliance:
             keep_language=not (self.config.asr.language or self.config.asr.languages),
             measured=paced,
             skills=self.skills,
-            turn_began=turn_began,
-            turn_ended=turn_ended,
+            turn_began=began,
+            turn_ended=ended,
+            alone=lambda: not self._answered,
         )
         return Conversation(desk, station=station, paced=paced)
 

@@ -88,3 +88,4 @@ class Desk:
     skills: Skills | None = None
     turn_began: Callable[[str], None] = lambda _: None  # with the session's name, for the limiter's books
     turn_ended: Callable[[str], None] = lambda _: None
+    alone: Callable[[], bool] = lambda: True  # nobody is being answered: there is time for what nobody waits for

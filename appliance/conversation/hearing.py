@@ -120,7 +120,8 @@ class Hearing:
         """In a long stretch of speech, transcribe now and then what was said so far."""
         every = int(desk.settings.partial_every_s * RATE)
         newest = max(self.partial_at, self.start)
-        if every and not self.over_answer and tape.end - newest >= every and desk.conduct().partials:
+        due = every and not self.over_answer and tape.end - newest >= every
+        if due and desk.conduct().partials and desk.alone():
             self.partial_at = tape.end
             self.listen_in(desk, tape.cut(self.start), urgent=False, language=language)
 
