@@ -170,19 +170,25 @@ class Service:
         tries = 0
         while not self._stopping.is_set():
             began = self.box.clock.now()
+            running = asyncio.create_task(visits.run(), name=f"visits-{visits.station}")
             try:
-                await visits.run()
+                await asyncio.wait([running])
+            except asyncio.CancelledError:
+                running.cancel()
+                await asyncio.wait([running])
+                raise
+            error = None if running.cancelled() else running.exception()
+            if error is None:
                 return
-            except Exception as error:  # noqa: BLE001  the edge of a station's task: said, and begun again
-                _log.exception("station %s failed", visits.station)
-                self.box.bus.publish(
-                    events.Notice(
-                        at=self.box.clock.now(),
-                        level="error",
-                        message=f"station {visits.station} failed ({type(error).__name__}) and begins again",
-                        hint="appliance doctor",
-                    )
+            _log.error("station %s failed", visits.station, exc_info=error)
+            self.box.bus.publish(
+                events.Notice(
+                    at=self.box.clock.now(),
+                    level="error",
+                    message=f"station {visits.station} failed ({type(error).__name__}) and begins again",
+                    hint="appliance doctor",
                 )
-                tries = tries + 1 if self.box.clock.now() - began < _LONG_S else 0
-                with contextlib.suppress(asyncio.TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), min(30.0, 2.0**tries))
+            )
+            tries = tries + 1 if self.box.clock.now() - began < _LONG_S else 0
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), min(30.0, 2.0**tries))

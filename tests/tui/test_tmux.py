@@ -2,6 +2,7 @@
 
 import os
 import re
+import select
 import shutil
 import subprocess
 import sys
@@ -23,6 +24,16 @@ pytestmark = [
 class Pane:
     def __init__(self, name: str) -> None:
         self.name = name
+        self.printed = -1  # readable whenever something was written to the screen
+
+    def start(self, folder: Path, size: tuple[int, int], command: str, *options: str) -> None:
+        """Run `command` on a screen of its own."""
+        fifo = folder / "printed"
+        os.mkfifo(fifo)
+        self.printed = os.open(fifo, os.O_RDWR | os.O_NONBLOCK)  # for writing too, so that it never ends
+        plain = ["env", "-u", "COLUMNS", "-u", "LINES", "sh", "-c", command]  # the pane's own size counts
+        self.tmux("new-session", "-d", "-x", str(size[0]), "-y", str(size[1]), *options, *plain)
+        self.tmux("pipe-pane", "-O", f"exec cat > {fifo}")
 
     def tmux(self, *args: str) -> str:
         run = ["tmux", "-L", self.name, "-f", "/dev/null", *args]
@@ -35,8 +46,10 @@ class Pane:
             text = self.tmux("capture-pane", "-p")
             if re.search(pattern, text):
                 return text
-            assert time.monotonic() < deadline, f"{pattern!r} did not appear in:\n{text}"
-            time.sleep(0.1)  # tmux tells nobody that its screen has changed
+            left = deadline - time.monotonic()
+            assert left > 0, f"{pattern!r} did not appear in:\n{text}"
+            if select.select([self.printed], [], [], left)[0]:
+                os.read(self.printed, 1 << 20)
 
     def press(self, key: str) -> None:
         self.tmux("send-keys", key)
@@ -46,16 +59,17 @@ class Pane:
 def pane() -> Iterator[Pane]:
     pane = Pane(f"appliance-test-{os.getpid()}")
     yield pane
+    if pane.printed >= 0:
+        os.close(pane.printed)
     subprocess.run(["tmux", "-L", pane.name, "kill-server"], capture_output=True, check=False, timeout=20)
 
 
 def test_a_demo_with_its_screen(pane: Pane, tmp_path: Path) -> None:
     db = tmp_path / "appliance.db"
     demo = f"{sys.executable} -c 'from appliance.cli.main import main; main()' demo --tui --tier tiny"
-    command = f"{demo} --db {db} --out {tmp_path}/answers.wav; echo ended with $?; exec sleep 60"
+    command = f"{demo} --db {db} --out {tmp_path}/answers.wav; echo ended with $?; exec cat"
     environment = ["-e", f"XDG_STATE_HOME={tmp_path}/state", "-e", f"XDG_RUNTIME_DIR={tmp_path}"]
-    plain = ["env", "-u", "COLUMNS", "-u", "LINES", "sh", "-c", command]  # the pane's own size counts
-    pane.tmux("new-session", "-d", "-x", "120", "-y", "40", *environment, *plain)
+    pane.start(tmp_path, (120, 40), command, *environment)
 
     pane.until(r"Where the time went", 60)
     pane.until(r"ready", 120)
@@ -96,13 +110,12 @@ def test_a_demo_with_its_screen(pane: Pane, tmp_path: Path) -> None:
 def test_set_up_on_its_screens(pane: Pane, tmp_path: Path) -> None:
     """Tier, then devices; the models are here already, so there is nothing to fetch."""
     setup = f"{sys.executable} -c 'from appliance.cli.main import main; main()' setup"
-    command = f"{setup}; echo ended with $?; exec sleep 60"
+    command = f"{setup}; echo ended with $?; exec cat"
     environment = [
         *["-e", f"XDG_CONFIG_HOME={tmp_path}/config"],
         *["-e", "HF_ENDPOINT=http://127.0.0.1:9"],  # nothing is fetched, whatever happens
     ]
-    plain = ["env", "-u", "COLUMNS", "-u", "LINES", "sh", "-c", command]
-    pane.tmux("new-session", "-d", "-x", "80", "-y", "24", *environment, *plain)
+    pane.start(tmp_path, (80, 24), command, *environment)
 
     pane.until(r"which tier\?", 60)
     pane.press("Home")
@@ -119,9 +132,8 @@ def test_set_up_on_its_screens(pane: Pane, tmp_path: Path) -> None:
 
 def test_set_up_that_is_left_writes_nothing(pane: Pane, tmp_path: Path) -> None:
     setup = f"{sys.executable} -c 'from appliance.cli.main import main; main()' setup"
-    command = f"{setup}; echo ended with $?; exec sleep 60"
-    plain = ["env", "-u", "COLUMNS", "-u", "LINES", "sh", "-c", command]
-    pane.tmux("new-session", "-d", "-x", "80", "-y", "24", "-e", f"XDG_CONFIG_HOME={tmp_path}", *plain)
+    command = f"{setup}; echo ended with $?; exec cat"
+    pane.start(tmp_path, (80, 24), command, "-e", f"XDG_CONFIG_HOME={tmp_path}")
     pane.until(r"which tier\?", 60)
     pane.press("Enter")
     pane.until(r"which microphone and speaker\?", 30)

@@ -131,19 +131,18 @@ class Llama:
             return
         self._ready.set_result(None)
         worked, published = True, 0.0
+        todo: deque[Callable[[Core], None]] = deque()
         while True:
             with self._wake:
                 if not (worked or self._commands or self._poked or self._stopping):
                     self._wake.wait(core.next_wake_s())
-                commands = list(self._commands)
+                todo.extend(self._commands)
                 self._commands.clear()
                 self._poked = False
                 stopping = self._stopping
-            for command in commands:
-                self._obey(core, command)
-            if stopping:
+            worked = self._round(core, todo, stopping=stopping)
+            if stopping and not todo:
                 break
-            worked = self._step(core)
             self._deliver(core)
             if not worked and self._resting:
                 resting, self._resting = self._resting, []
@@ -166,20 +165,16 @@ class Llama:
         if self._on_notice is not None and self._loop is not None:
             _on(self._loop, partial(self._on_notice, message))
 
-    def _obey(self, core: Core, command: Callable[[Core], None]) -> None:
+    def _round(self, core: Core, todo: deque[Callable[[Core], None]], *, stopping: bool) -> bool:
+        """Obey what waits, then take a step; True: there may be more to do. What follows a fault waits for the next."""
         try:
-            command(core)
-        except Exception:  # noqa: BLE001  the edge of the thread: one faulty command must not silence all sessions
-            _log.exception("a command to the language model failed")
-            core.fail_all(EngineError("the language model failed in a command"))
-
-    def _step(self, core: Core) -> bool:
-        try:
-            return core.step()
-        except Exception:  # noqa: BLE001  the edge of the thread: one faulty step must not silence all sessions for good
-            _log.exception("a step of the language model failed")
-            core.fail_all(EngineError("the language model failed in a step"))
-            return False
+            while todo:
+                todo.popleft()(core)
+            return False if stopping else core.step()
+        except Exception:  # noqa: BLE001  the edge of the thread: one fault must not silence all sessions for good
+            _log.exception("the language model failed")
+            core.fail_all(EngineError("the language model failed"))
+            return bool(todo)
 
     def _deliver(self, core: Core) -> None:
         news, core.outbox = core.outbox, []
