@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rig import RATE, Rig, until
+from rig import NEWS, RATE, Rig, until
 
 from appliance.audio.resample import resample
 from appliance.capacity.predict import Calibration
@@ -139,6 +139,7 @@ class House:
         assert self.process.stderr is not None
         for line in self.process.stderr:
             self.lines.append(line.rstrip("\n"))
+            NEWS.tell()
 
     def _select(self, query: str) -> list[dict[str, Any]]:
         if not self.db.exists():

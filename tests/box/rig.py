@@ -18,12 +18,13 @@ import shutil
 import signal
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ from numpy.typing import NDArray
 RATE = 48_000
 NEEDED = ("pulseaudio", "pactl", "pacat", "parec")
 
+_CLOCK_RATE = 8_000  # no other stream has it
 _FORMAT = (f"--rate={RATE}", "--format=float32le")
 
 _ALSA = """
@@ -61,6 +63,7 @@ class Rig:
             "ALSA_CONFIG_PATH": f"/usr/share/alsa/alsa.conf:{self.folder}/asound.conf",
         }
         self._daemon: subprocess.Popen[bytes] | None = None
+        self._clock: subprocess.Popen[bytes] | None = None
         self._modules: dict[str, int] = {}
 
     def __enter__(self) -> "Rig":
@@ -72,23 +75,30 @@ class Rig:
         """Start the sound server with its plugs; after `kill` this is a server that came back."""
         options = ["--daemonize=no", "--exit-idle-time=-1", "--use-pid-file=no", "--disable-shm=yes", "-n", "-L"]
         options.append(f"module-native-protocol-unix socket={self.folder}/native auth-anonymous=1")
-        with (self.folder / "log").open("ab") as log:
-            self._daemon = subprocess.Popen(
-                ["pulseaudio", *options],
-                env={**os.environ, **self.env, "HOME": str(self.folder)},
-                stdout=log,
-                stderr=log,
-            )
-        _never_starve(self._daemon.pid)
-        daemon = self._daemon
-        until(
-            lambda: daemon.poll() is not None or self._pactl("info", check=False) is not None,
-            10,
-            lambda: (self.folder / "log").read_text()[-500:],
+        daemon = self._daemon = subprocess.Popen(
+            ["pulseaudio", "--log-level=info", *options],
+            env={**os.environ, **self.env, "HOME": str(self.folder)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
         )
-        if daemon.poll() is not None:
-            raise RuntimeError(f"PulseAudio did not start: {(self.folder / 'log').read_text()[-500:]}")
+        _never_starve(daemon.pid)
+        log: list[bytes] = []
+        threading.Thread(target=_each, args=(daemon.stderr, log.append), daemon=True).start()
+        up = until(
+            lambda: any(b"startup complete" in line for line in log) or (log and log[-1] == b""),
+            10,
+            lambda: b"".join(log[-9:]).decode(),
+        )
+        if up is not True:
+            raise RuntimeError(f"PulseAudio did not start: {b''.join(log[-9:]).decode()}")
         self._modules.clear()
+        self.load("clock", f"module-null-sink sink_name=clock rate={_CLOCK_RATE}")
+        self._clock = subprocess.Popen(
+            ["parec", "-d", "clock.monitor", f"--rate={_CLOCK_RATE}", "--channels=1", "--latency-msec=20"],
+            stdout=subprocess.PIPE,
+            env=self._client_env(),
+        )
+        threading.Thread(target=_tick, args=(self._clock.stdout,), daemon=True).start()
         for spk, feed, mic in (("spk", "micfeed", "mic"), ("spk2", "micfeed2", "mic2")):
             self.load(spk, f"module-null-sink sink_name={spk} rate={RATE} norewinds=1")
             self.load(feed, f"module-null-sink sink_name={feed} rate={RATE} norewinds=1")
@@ -104,6 +114,10 @@ class Rig:
 
     def kill(self) -> None:
         """Take the whole sound server away. Idempotent."""
+        clock, self._clock = self._clock, None
+        if clock is not None:
+            clock.kill()
+            clock.wait()
         daemon, self._daemon = self._daemon, None
         if daemon is not None:
             daemon.send_signal(signal.SIGTERM)
@@ -157,7 +171,7 @@ class Rig:
     def listeners(self) -> int:
         """How many streams programs have open on microphones; the rig's own plugs do not count."""
         streams = (self._pactl("list", "short", "source-outputs") or "").splitlines()
-        return sum("module-" not in stream for stream in streams)
+        return sum("module-" not in stream and f" {_CLOCK_RATE}Hz" not in stream for stream in streams)
 
     # --- ears and mouths --------------------------------------------------------------------------------------
 
@@ -248,13 +262,53 @@ def _never_starve(pid: int) -> None:
         os.sched_setscheduler(pid, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(5))
 
 
+class _News:
+    """That something may have changed: told from any thread, waited for in `until`."""
+
+    def __init__(self) -> None:
+        self._told = threading.Condition()
+        self.count = 0
+
+    def tell(self) -> None:
+        with self._told:
+            self.count += 1
+            self._told.notify_all()
+
+    def wait(self, count: int, timeout: float) -> None:
+        """Return when there was news since it was the `count`th."""
+        with self._told:
+            self._told.wait_for(lambda: self.count != count, timeout)
+
+
+NEWS = _News()
+
+
+def _each(lines: IO[bytes], take: Callable[[bytes], object]) -> None:
+    """Hand over each line a program prints, and b"" once it prints no more."""
+    for line in lines:
+        take(line)
+        NEWS.tell()
+    take(b"")
+    NEWS.tell()
+
+
+def _tick(sound: IO[bytes]) -> None:
+    """The rig's clock: the sound server delivers a piece of silence every 20 ms."""
+    with sound:
+        while sound.read(_CLOCK_RATE // 50 * 2):
+            NEWS.tell()
+
+
 def until(true: Callable[[], Any], timeout: float = 20.0, why: Callable[[], str] = lambda: "") -> Any:
-    """Wait until `true()` is something; returns it. Other processes tell nobody, so it looks every 20 ms."""
+    """Ask `true` with each tick of the rig's clock and each line a program prints until it is something; returns it."""
     end = time.monotonic() + timeout
-    while not (value := true()):
-        assert time.monotonic() < end, f"nothing within {timeout} s\n{why()}"
-        time.sleep(0.02)
-    return value
+    while True:
+        count = NEWS.count
+        if value := true():
+            return value
+        left = end - time.monotonic()
+        assert left > 0, f"nothing within {timeout} s\n{why()}"
+        NEWS.wait(count, left)
 
 
 class Recording:
