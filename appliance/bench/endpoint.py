@@ -79,7 +79,7 @@ def inputs_of(trace: Trace, pause: PauseTrace, costs: Costs, *, pause_ms: float 
         arrivals.append((drafted, "text", 0))
         if pause.llm is not None:
             arrivals.append((drafted + costs.llm_ms, "llm", pause.llm))
-    text = None if pause.draft is None else read(pause.draft, trace.language, asked=trace.asked)
+    text = read(pause.draft, trace.language, asked=trace.asked) if pause.draft else None
     voiced_ms = trace.voiced_ms(pause)
     steps = [Inputs(pause_ms, None, None, None, voiced_ms)]
     for at, kind, value in sorted(arrivals):

@@ -195,7 +195,13 @@ class Conversation:
         audio = self._tape.cut(hearing.start)
 
         def eager() -> bool:
-            return hearing.silence_ms > 0 and self._judgement.may_think(hearing, self._judgement.decide(hearing))
+            if hearing.silence_ms <= 0:
+                return False
+            decision = self._judgement.decide(hearing)
+            may_think = self._judgement.may_think(hearing, decision)
+            if decision.end and may_think and self._paced:
+                self._stays_open(hearing)  # the words end the turn: not only with the next block
+            return may_think
 
         return Attempt(
             self._desk,

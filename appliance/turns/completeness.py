@@ -46,6 +46,7 @@ class TextLook:
     trailing: float = 0.0  # the transcriber heard it break off: "…", a dash, a comma
     groups: float = 0.0  # digits, letters or an address being said in groups
     listing: float = 0.0  # a list without its last "and"
+    searching: float = 0.0  # says the last words twice: the next one is being looked for
     few: float = 0.0  # one or two words that are no answer and no command
     stop_mark: float = 0.0  # a full stop or an exclamation mark
     question: float = 0.0  # opens like a question, or ends with a question mark
@@ -83,7 +84,7 @@ def read(text: str, language: str = "en", *, asked: bool = False, dictating: boo
         return TextLook()
     question = bool(_QUESTION.search(text)) or (len(words) >= 3 and words[0] in lex.asks)
     trailing = bool(_TRAILING.search(text))
-    answer = not trailing and " ".join(words) in lex.answers
+    answer = not trailing and (" ".join(words) in lex.answers or (len(set(words)) == 1 and words[0] in lex.answers))
     filler = _ends_in(words, lex.filler) and not answer
     return TextLook(
         open_end=float(not answer and _open_end(words, lex, asked_out=bool(_QUESTION.search(text)))),
@@ -91,7 +92,8 @@ def read(text: str, language: str = "en", *, asked: bool = False, dictating: boo
         filler=float(filler),
         trailing=float(trailing),
         groups=_groups(words, lex, dictating),
-        listing=float(_listing(text, lex)),
+        listing=float(not answer and _listing(text, lex)),
+        searching=float(not answer and _searching(words)),
         few=float(len(words) <= 2 and not answer),
         stop_mark=float(bool(_STOP.search(text)) and not trailing),
         question=float(question),
@@ -137,6 +139,10 @@ def _groups(words: list[str], lex: Lexicon, dictating: bool) -> float:
     if announced and (tail or words[-1] in lex.dictates):
         return 1.0 if tail < 10 else 0.5
     return 1.0 if tail >= 3 and len(words) - tail <= 1 else 0.0
+
+
+def _searching(words: list[str]) -> bool:
+    return any(words[-size:] == words[-2 * size : -size] for size in (1, 2))
 
 
 def _listing(text: str, lex: Lexicon) -> bool:

@@ -29,8 +29,8 @@ class EndpointSettings:
     middle_ms: float = 420.0  # the wait at P(done) = 0.5
     most_ms: float = 1600.0
     unopposed_ms: float = 900.0  # the most behind words that nothing speaks against, where no model was asked
-    slope: float = 3.0
-    kept_done: float = 0.3  # a silence that was held for the end stays one while P(done) is not below this
+    slope: float = 2.5
+    kept_done: float = 0.42  # a silence that was held for the end stays one while P(done) is not below this
     look_every_ms: float = 100.0
     look_growth: float = 0.5  # of the silence so far: late looks change little, and each takes a core for 45 ms
     dictation_factor: float = 2.0
