@@ -7,9 +7,9 @@ random, so that the model is right with any of them. Logistic regression by Newt
 the weights; the growth of certainty with silence is fitted along.
 
 A likely model is not yet a polite one: it counts every moment of a pause, and what matters is the moment at which it
-ends. So the weights of sound and model are then scaled, one factor each, and the slope of the wait (turns/endpoint.py) is chosen,
-step by step on a coarse grid, for the fewest cut-offs at median delays of 250 to 600 ms and the least delay at 5 % of
-cut-offs, on the same half, for both packs, and once more for its recordings of people.
+ends. So the weights of sound and model are then scaled, one factor each, and the slope of the wait
+(turns/endpoint.py) is chosen, step by step on a coarse grid, for the fewest cut-offs at median delays of 250 to 600 ms
+and the least delay at 5 % of cut-offs, on the same half, for both packs, and once more for its recordings of people.
 
     scripts/fit_endpoint.py            # show the weights
     scripts/fit_endpoint.py --write    # and write them
@@ -54,9 +54,9 @@ NAMES = tuple(BELIEFS)
 
 # What words and the model's opinion take on two cores, ms (BENCHMARKS.md).
 COSTS = {"starter": Costs(draft_ms=200.0, llm_ms=140.0), "tiny": Costs(draft_ms=105.0, llm_ms=70.0)}
-# Factors on the fitted weights, in the order in which they are tried, and the slope of the wait. Few and coarse: the fit
-# half has 250 turns, and what more freedom gained there was lost on the other half. The audio score never counts for
-# less than a fifth: on synthetic pauses it is near chance, on people's it is not.
+# Factors on the fitted weights, in the order in which they are tried, and the slope of the wait. Few and coarse: the
+# fit half has 250 turns, and what more freedom gained there was lost on the other half. The audio score never counts
+# for less than a fifth: on synthetic pauses it is near chance, on people's it is not.
 SHAPES = {
     "with_words": (0.2, 0.35, 0.5),
     "llm": (1.0, 0.75),
