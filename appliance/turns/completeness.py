@@ -16,6 +16,7 @@ _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _DIGITS = re.compile(r"\d+$")
 _TRAILING = re.compile(r"(?:\.\.+|…|[,;:–—-])[\s\"'”»]*$")
 _STOP = re.compile(r"[.!。][\s\"'”»)]*$")
+_INSIDE = re.compile(r"[,.;:]\s*\w")
 _QUESTION = re.compile(r"\?[\s\"'”»)]*$")
 
 
@@ -25,6 +26,7 @@ class Lexicon:
 
     open: frozenset[str] = frozenset()
     leaning: frozenset[str] = frozenset()
+    separable: frozenset[str] = frozenset()
     filler: frozenset[str] = frozenset()
     begun: frozenset[str] = frozenset()
     if_: frozenset[str] = frozenset()
@@ -86,25 +88,28 @@ def read(text: str, language: str = "en", *, asked: bool = False, dictating: boo
     trailing = bool(_TRAILING.search(text))
     answer = not trailing and (" ".join(words) in lex.answers or (len(set(words)) == 1 and words[0] in lex.answers))
     filler = _ends_in(words, lex.filler) and not answer
+    reply = asked and len(words) <= 3 and not filler and not trailing
     return TextLook(
         open_end=float(not answer and _open_end(words, lex, asked_out=bool(_QUESTION.search(text)))),
         begun=float(not answer and (_ends_in(words, lex.begun) or _half_a_condition(words, text, lex))),
         filler=float(filler),
         trailing=float(trailing),
-        groups=_groups(words, lex, dictating),
+        groups=_groups(words, lex, dictating, question),
         listing=float(not answer and _listing(text, lex)),
-        searching=float(not answer and _searching(words)),
-        few=float(len(words) <= 2 and not answer),
+        searching=float(not answer and _searching(words, lex)),
+        few=float(len(words) <= 2 and not answer and not reply),
         stop_mark=float(bool(_STOP.search(text)) and not trailing),
         question=float(question),
         answer=float(answer),
-        reply=float(asked and len(words) <= 3 and not filler and not trailing),
+        reply=float(reply),
     )
 
 
 def _open_end(words: list[str], lex: Lexicon, *, asked_out: bool) -> bool:
     """`asked_out`: the transcriber heard a question's melody, so that a last "for" or "about" may stand."""
     last = words[-1]
+    if any(f"{word} {last}" in lex.separable for word in words[:-1]):
+        return False
     return last in lex.open or (last in lex.leaning and not (asked_out and len(words) >= 3))
 
 
@@ -113,13 +118,13 @@ def _ends_in(words: list[str], phrases: frozenset[str]) -> bool:
 
 
 def _half_a_condition(words: list[str], text: str, lex: Lexicon) -> bool:
-    """Opened with "if", "when", …, and neither a comma, a "then" nor a question has come."""
-    if words[0] not in lex.if_ or "?" in text or "," in text.rstrip(" ,"):
+    """Opened with "if", "when", …, and no comma, full stop or question has come but at the end."""
+    if words[0] not in lex.if_ or "?" in text or _INSIDE.search(text):
         return False
     return len(words) <= 8
 
 
-def _groups(words: list[str], lex: Lexicon, dictating: bool) -> float:
+def _groups(words: list[str], lex: Lexicon, dictating: bool, question: bool) -> float:
     """How much it looks like something said in groups: a number of several digits, letters, an address."""
     tail = 0
     for word in reversed(words):
@@ -136,21 +141,23 @@ def _groups(words: list[str], lex: Lexicon, dictating: bool) -> float:
         return 1.0
     if dictating and tail:
         return 1.0
-    if announced and (tail or words[-1] in lex.dictates):
+    if announced and (tail or (words[-1] in lex.dictates and not question)):
         return 1.0 if tail < 10 else 0.5
     return 1.0 if tail >= 3 and len(words) - tail <= 1 else 0.0
 
 
-def _searching(words: list[str]) -> bool:
+def _searching(words: list[str], lex: Lexicon) -> bool:
+    if words[-1] in lex.number or len(words[-1]) == 1 or words[-1].isdigit():
+        return False  # said digit by digit
     return any(words[-size:] == words[-2 * size : -size] for size in (1, 2))
 
 
 def _listing(text: str, lex: Lexicon) -> bool:
     """Commas between short items, and no conjunction before the last one."""
-    parts = [words_of(part) for part in text.split(",")]
+    parts = [words for part in text.split(",") if not _ends_in(words := words_of(part), lex.filler)]
     if len(parts) < 3 or any(len(p) > 4 for p in parts[1:]) or not parts[-1]:
         return False
-    return parts[-1][0] not in lex.open
+    return not any(word in lex.open for word in parts[-1])
 
 
 @functools.cache

@@ -28,8 +28,9 @@ class EndpointSettings:
     least_ms: float = 100.0
     middle_ms: float = 420.0  # the wait at P(done) = 0.5
     most_ms: float = 1600.0
-    unopposed_ms: float = 900.0  # the most behind words that nothing speaks against, where no model was asked
-    slope: float = 2.5
+    unopposed_ms: float = 900.0  # the most where neither the words nor the language model speak against the end
+    opposed: float = 0.02  # an llm_score below it speaks against; half of the pauses inside turns have one
+    slope: float = 3.0
     kept_done: float = 0.42  # a silence that was held for the end stays one while P(done) is not below this
     look_every_ms: float = 100.0
     look_growth: float = 0.5  # of the silence so far: late looks change little, and each takes a core for 45 ms
@@ -97,8 +98,10 @@ class Endpoint:
             factor *= settings.dictation_factor
         elif look.yes_no:
             factor *= settings.yes_no_factor
-        # A short question looks like a fragment until the language model has judged it; without one it must not wait.
-        unopposed = look.text is not None and not look.text.unfinished and look.llm_score is None
+        # A short question or command looks like a fragment for its length; it must not wait as one.
+        unopposed = look.text is not None and not look.text.unfinished
+        if look.llm_score is not None:
+            unopposed = unopposed and look.llm_score >= settings.opposed
         most = (settings.unopposed_ms if unopposed else settings.most_ms) * max(1.0, factor)
         wait = settings.middle_ms * factor * math.exp(-settings.slope * logit(probability))
         return min(most, max(settings.least_ms, wait)), most

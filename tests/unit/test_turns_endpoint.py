@@ -60,12 +60,13 @@ def test_a_bare_yes_after_a_question_ends_within_400_ms_whatever_it_sounds_like(
         assert Endpoint(EndpointSettings()).decide(Look(400, audio, text, yes_no=True)).end
 
 
-def test_a_short_question_does_not_wait_out_the_cap_where_no_model_is_asked() -> None:
+def test_a_short_question_waits_out_the_cap_only_where_the_model_speaks_against_it() -> None:
     settings = EndpointSettings()
     endpoint = Endpoint(settings)
     words = read("Who wrote Hamlet?")
     assert not words.unfinished
     assert endpoint.decide(Look(300, 0.1, words, voiced_ms=800.0)).wait_ms == settings.unopposed_ms
+    assert endpoint.decide(Look(300, 0.1, words, 0.05, voiced_ms=800.0)).wait_ms == settings.unopposed_ms
     assert endpoint.decide(Look(300, 0.1, words, 0.001, voiced_ms=800.0)).wait_ms == settings.most_ms
     cut_short = read("Who wrote the")
     assert cut_short.unfinished

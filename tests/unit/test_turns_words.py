@@ -47,10 +47,18 @@ COMPLETE = [
     ("en", "Set a timer for ten minutes."),
     ("en", "What's two plus three?"),
     ("en", "I need eggs, flour and sugar."),
+    ("en", "I need eggs, milk, flour and sugar."),
     ("en", "yes"),
     ("en", "stop"),
     ("en", "stop, stop, stop"),
     ("en", "What does hocus pocus mean?"),
+    ("en", "Where's my phone?"),
+    ("en", "Turn the lights on."),
+    ("en", "Sure, why not?"),
+    ("en", "Because I was late. I took a taxi."),
+    ("en", "The door, er, is open."),
+    ("de", "Schalte das Licht ein."),
+    ("de", "Was ist das?"),
     ("de", "Wie spät ist es?"),
     ("de", "Mach das Licht aus."),
     ("de", "Mach bitte das Fenster zu."),
@@ -105,6 +113,8 @@ def test_no_words_say_nothing() -> None:
 def test_every_language_has_every_role(language: str) -> None:
     lex = lexicon(language)
     for role in lex.__dataclass_fields__:
+        if role == "separable" and language in ("es", "fr", "it"):
+            continue  # they have no such verbs
         words = getattr(lex, role)
         assert len(words) >= 5, (language, role)
         assert all(w == w.lower() for w in words)
