@@ -152,7 +152,7 @@ class Attempt:
         )
         if not self.transcript.text:
             return
-        if not self._may_think.is_set() and self._eager():
+        if self._eager():
             self.think()
         await self._may_think.wait()
         async with asyncio.TaskGroup() as group:

@@ -255,6 +255,22 @@ def test_a_turn_held_for_over_stays_open_until_its_answer_can_sound(run, monkeyp
     assert finished.record.ms.voice_to_voice - finished.record.ms.endpoint > 20  # the voice alone takes longer
 
 
+def test_words_that_end_a_turn_end_it_when_they_come(run) -> None:
+    """Not with the next block of sound, up to 32 ms later."""
+    config = tiny()
+    by_words = replace(config.talk.endpoint, least_ms=20.0, unopposed_ms=20.0, middle_ms=1600.0, slope=0.01)
+    answer = replace(config.talk.answer, max_tokens=3)
+    config = replace(config, talk=replace(config.talk, endpoint=by_words, answer=answer))
+    late_ms = []
+    for question in questions()[1:4]:
+        events, _ = run(listen_to(config, [("then", 0.3, question.open().read())], linger_s=0.2))
+        drafts = [e.at for e in of(events, Transcribed) if e.kind == "draft"]
+        (ended,) = of(events, TurnEnded)
+        late_ms.append((ended.at - drafts[-1]) * 1000)
+    assert min(late_ms) >= 0
+    assert np.median(late_ms) < 3, late_ms
+
+
 @pytest.mark.parametrize("kind", ["silence", "hiss", "click"])
 def test_nothing_is_answered_that_nobody_said(run, kind: str) -> None:
     rng = np.random.default_rng(7)
