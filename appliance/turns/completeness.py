@@ -26,7 +26,7 @@ class Lexicon:
 
     open: frozenset[str] = frozenset()
     leaning: frozenset[str] = frozenset()
-    separable: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()
     filler: frozenset[str] = frozenset()
     begun: frozenset[str] = frozenset()
     if_: frozenset[str] = frozenset()
@@ -84,14 +84,22 @@ def read(text: str, language: str = "en", *, asked: bool = False, dictating: boo
     words = words_of(text)
     if not words:
         return TextLook()
-    question = bool(_QUESTION.search(text)) or (len(words) >= 3 and words[0] in lex.asks)
+    melody = bool(_QUESTION.search(text))  # the transcriber heard a question's
+    opens = words[0] in lex.asks
+    question = melody or (opens and len(words) >= 3)
+    closed = any(f"{word} {words[-1]}" in lex.closed for word in words[:-1])
     trailing = bool(_TRAILING.search(text))
     answer = not trailing and (" ".join(words) in lex.answers or (len(set(words)) == 1 and words[0] in lex.answers))
-    filler = _ends_in(words, lex.filler) and not answer
+    whole = answer or closed
+    # A question may end in "for" or "about", and in "need" or "want" when it is long enough to have an object.
+    leans = words[-1] in lex.leaning and not (melody and (opens or len(words) >= 3))
+    wants = _ends_in(words, lex.begun) and not (melody and opens and len(words) >= 4 and words[-1] in lex.begun)
+    asked_like = melody and words[-1] in lex.leaning and not leans  # "what is it like?"
+    filler = not whole and not asked_like and _ends_in(words, lex.filler)
     reply = asked and len(words) <= 3 and not filler and not trailing
     return TextLook(
-        open_end=float(not answer and _open_end(words, lex, asked_out=bool(_QUESTION.search(text)))),
-        begun=float(not answer and (_ends_in(words, lex.begun) or _half_a_condition(words, text, lex))),
+        open_end=float(not whole and (words[-1] in lex.open or leans)),
+        begun=float((wants and not whole) or (not answer and _half_a_condition(words, text, lex))),
         filler=float(filler),
         trailing=float(trailing),
         groups=_groups(words, lex, dictating, question),
@@ -103,14 +111,6 @@ def read(text: str, language: str = "en", *, asked: bool = False, dictating: boo
         answer=float(answer),
         reply=float(reply),
     )
-
-
-def _open_end(words: list[str], lex: Lexicon, *, asked_out: bool) -> bool:
-    """`asked_out`: the transcriber heard a question's melody, so that a last "for" or "about" may stand."""
-    last = words[-1]
-    if any(f"{word} {last}" in lex.separable for word in words[:-1]):
-        return False
-    return last in lex.open or (last in lex.leaning and not (asked_out and len(words) >= 3))
 
 
 def _ends_in(words: list[str], phrases: frozenset[str]) -> bool:
@@ -126,11 +126,12 @@ def _half_a_condition(words: list[str], text: str, lex: Lexicon) -> bool:
 
 def _groups(words: list[str], lex: Lexicon, dictating: bool, question: bool) -> float:
     """How much it looks like something said in groups: a number of several digits, letters, an address."""
-    tail = 0
+    tail, parts = 0, 0  # characters of numbers, other words as one; words
     for word in reversed(words):
         if not (_DIGITS.search(word) or word in lex.number or (len(word) == 1 and not word.isdigit() and tail)):
             break
         tail += max(1, len(word)) if word.isdigit() else 1
+        parts += 1
     letters = 0
     for word in reversed(words):
         if not all(len(part) == 1 for part in word.split("-")):
@@ -143,7 +144,7 @@ def _groups(words: list[str], lex: Lexicon, dictating: bool, question: bool) -> 
         return 1.0
     if announced and (tail or (words[-1] in lex.dictates and not question)):
         return 1.0 if tail < 10 else 0.5
-    return 1.0 if tail >= 3 and len(words) - tail <= 1 else 0.0
+    return 1.0 if tail >= 3 and len(words) - parts <= 1 else 0.0
 
 
 def _searching(words: list[str], lex: Lexicon) -> bool:
@@ -154,7 +155,8 @@ def _searching(words: list[str], lex: Lexicon) -> bool:
 
 def _listing(text: str, lex: Lexicon) -> bool:
     """Commas between short items, and no conjunction before the last one."""
-    parts = [words for part in text.split(",") if not _ends_in(words := words_of(part), lex.filler)]
+    parts = [words_of(part) for part in text.split(",")]
+    parts = [part for part in parts if not _ends_in(part, lex.filler) and " ".join(part) not in lex.answers]
     if len(parts) < 3 or any(len(p) > 4 for p in parts[1:]) or not parts[-1]:
         return False
     return not any(word in lex.open for word in parts[-1])

@@ -18,6 +18,7 @@ BROKEN_OFF = [
     ("en", "I would like, um", "filler"),
     ("en", "remind me", "begun"),
     ("en", "If it rains tomorrow", "begun"),
+    ("en", "If the light is on", "begun"),
     ("en", "and then she...", "trailing"),
     ("en", "my number is five five five", "groups"),
     ("en", "the code is 4 8", "groups"),
@@ -25,6 +26,9 @@ BROKEN_OFF = [
     ("en", "eggs, milk, bread", "listing"),
     ("en", "the flight to Montreal, Montreal", "searching"),
     ("en", "could you put the put the", "searching"),
+    ("en", "can you tell me, um?", "filler"),
+    ("en", "it was like", "filler"),
+    ("en", "how much?", "begun"),
     ("en", "the", "few"),
     ("de", "Stell einen Wecker für", "open_end"),
     ("de", "Ich möchte einen Tisch für morgen und", "open_end"),
@@ -55,6 +59,15 @@ COMPLETE = [
     ("en", "Where's my phone?"),
     ("en", "Turn the lights on."),
     ("en", "Sure, why not?"),
+    ("en", "What do you need?"),
+    ("en", "What is it like?"),
+    ("en", "Yes, it is."),
+    ("en", "Tell me more."),
+    ("en", "It was 1999."),
+    ("en", "I'd like a sandwich, a juice, and a receipt, please."),
+    ("de", "Ich weiß es nicht."),
+    ("es", "Creo que no."),
+    ("fr", "Baisse le son."),
     ("en", "Because I was late. I took a taxi."),
     ("en", "The door, er, is open."),
     ("de", "Schalte das Licht ein."),
@@ -113,8 +126,8 @@ def test_no_words_say_nothing() -> None:
 def test_every_language_has_every_role(language: str) -> None:
     lex = lexicon(language)
     for role in lex.__dataclass_fields__:
-        if role == "separable" and language in ("es", "fr", "it"):
-            continue  # they have no such verbs
+        if (role, language) == ("closed", "it"):
+            continue  # none is known to be needed
         words = getattr(lex, role)
         assert len(words) >= 5, (language, role)
         assert all(w == w.lower() for w in words)
