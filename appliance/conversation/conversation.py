@@ -188,12 +188,9 @@ class Conversation:
         audio = self._tape.cut(hearing.take_from)
         if hearing.attempt is None and not self._judgement.not_speech(hearing, audio) and desk.conduct().drafts:
             hearing.attempt = self._attempt(hearing)
-        hearing.look(desk, audio)
-        hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
+        hearing.look(desk, audio, self._judgement.next_look_ms(hearing.silence_ms))
 
     def _attempt(self, hearing: Hearing) -> Attempt:
-        audio = self._tape.cut(hearing.start)
-
         def eager() -> bool:
             if hearing.silence_ms <= 0:
                 return False
@@ -206,7 +203,7 @@ class Conversation:
         return Attempt(
             self._desk,
             hearing.turn,
-            audio,
+            self._tape.cut(hearing.start),
             hearing.last_speech_at,
             said=hearing.said,
             language=self._judgement.heard_in,
@@ -228,7 +225,6 @@ class Conversation:
         if hearing.silence_ms <= 0:
             hearing.read_along(self._desk, self._tape, self._judgement.heard_in)
             return
-        desk = self._desk
         decision = self._judgement.decide(hearing)
         self._publish(self._judgement.looked(hearing, decision, at=self._tape.at))
         may_think = hearing.attempt is not None and self._judgement.may_think(hearing, decision)
@@ -241,12 +237,9 @@ class Conversation:
             self._become(State.PAUSE)
         if hearing.attempt is not None and may_think:
             hearing.attempt.think()
-        # A look takes a core for longer than a block: none beside a draft, whose words tell more, but for the first,
-        # and none that could not change the end any more, or that would hold up the answer to a turn that is over.
-        due = hearing.silence_ms >= hearing.next_look_ms and not hearing.words_coming and not decision.end
-        if due and decision.wait_ms > self._judgement.next_look_ms(hearing.silence_ms):
-            hearing.look(desk, self._tape.cut(hearing.take_from))
-            hearing.next_look_ms = self._judgement.next_look_ms(hearing.silence_ms)
+        if self._judgement.look_due(hearing, decision):
+            audio = self._tape.cut(hearing.take_from)
+            hearing.look(self._desk, audio, self._judgement.next_look_ms(hearing.silence_ms))
 
     def _stays_open(self, hearing: Hearing) -> bool:
         """Until its answer can sound, a turn that is over may as well go on: then nobody was cut off."""

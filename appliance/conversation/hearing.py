@@ -94,8 +94,9 @@ class Hearing:
     def llm_score(self) -> float | None:
         return self.attempt.turn_end if self.attempt else None
 
-    def look(self, desk: Desk, audio: Audio) -> None:
-        """Ask for the acoustic score of `audio` unless a look is still under way."""
+    def look(self, desk: Desk, audio: Audio, next_ms: float) -> None:
+        """Ask for the acoustic score of `audio` unless a look is still under way; the next is due at `next_ms`."""
+        self.next_look_ms = next_ms
         if self.looking is None or self.looking.done():
             self.looking = asyncio.create_task(self._look(desk, audio))
 

@@ -81,6 +81,16 @@ class Judgement:
     def next_look_ms(self, silence_ms: float) -> float:
         return self._endpoint.next_look_ms(silence_ms)
 
+    def look_due(self, hearing: Hearing, decision: Decision) -> bool:
+        """Is another look worth the core that it takes for longer than a block?
+
+        None beside a draft, whose words tell more, but for the first; none that could not change the end any more, or
+        that would hold up the answer to a turn that is over.
+        """
+        if hearing.silence_ms < hearing.next_look_ms or hearing.words_coming or decision.end:
+            return False
+        return decision.wait_ms > self.next_look_ms(hearing.silence_ms)
+
     def may_think(self, hearing: Hearing, decision: Decision) -> bool:
         """May the LLM start on the draft: is it likely enough that this was the end, and nobody being answered?"""
         speculation = self._desk.settings.speculation

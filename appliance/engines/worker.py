@@ -143,6 +143,6 @@ class Worker:
                 continue
             try:
                 future.set_result(fn())
-            except BaseException as error:  # noqa: BLE001  the edge of the thread: the caller gets it
+            except BaseException as error:  # noqa: BLE001  the edge of the thread: the caller gets it, the next job runs
                 future.set_exception(error)
             del future, fn, cancel

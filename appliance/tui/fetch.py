@@ -129,7 +129,7 @@ class FetchScreen(Step[PullResult]):
             self._result = self._pull(self._watch)
         except Cancelled:
             pass
-        except Exception as error:  # noqa: BLE001  the edge of the thread: `fetch_on_screen` raises it on the thread that asked
+        except Exception as error:  # noqa: BLE001  the edge of the thread: raised where it was asked for
             self.error = error
         self._ended.set()
 

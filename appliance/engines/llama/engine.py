@@ -100,7 +100,7 @@ class Llama:
         def run(core: Core) -> None:
             try:
                 future.set_result(fn(core))
-            except Exception as error:  # noqa: BLE001  the edge of the thread: whoever awaits call() gets it
+            except Exception as error:  # noqa: BLE001  the edge of the thread: whoever awaits call() gets it, the rest go on
                 future.set_exception(error)
 
         self.post(run, future.set_exception)
@@ -124,7 +124,7 @@ class Llama:
     def _run(self) -> None:
         try:
             core = Core(self.model, self.settings, self._notice)
-        except BaseException as error:  # noqa: BLE001  the edge of the thread: whoever awaits start() gets it
+        except BaseException as error:  # noqa: BLE001  the edge of the thread: who awaits start() would wait for ever
             with self._wake:
                 self._stopping = True
             self._ready.set_exception(error)
