@@ -95,11 +95,13 @@ class Transcriber(Protocol):
         cancel: CancelToken,
         language: str | None = None,
         prompt: str = "",
+        expected: str = "",
         quick: bool = False,
     ) -> Transcript:
         """Transcribe one utterance (16 kHz, any length; longer than one window is cut at quiet places).
 
         `language` None means: as configured (fixed, limited to a list, or detected). `prompt` biases spelling.
+        `expected`: words of an earlier transcript of the beginning of `audio`; right or wrong, they can only save time.
         `quick`: the first opinion will do, however unsure; half a word would be pondered longest.
         Raises Cancelled when `cancel` was set first.
         """

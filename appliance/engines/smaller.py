@@ -22,9 +22,16 @@ class SmallerInNeed:
         cancel: CancelToken,
         language: str | None = None,
         prompt: str = "",
+        expected: str = "",
         quick: bool = False,
     ) -> Transcript:
         chosen = self._small if self._use_small() else self._main
         return await chosen.transcribe(
-            audio, priority=priority, cancel=cancel, language=language, prompt=prompt, quick=quick
+            audio,
+            priority=priority,
+            cancel=cancel,
+            language=language,
+            prompt=prompt,
+            expected=expected,
+            quick=quick,
         )

@@ -7,6 +7,7 @@ words come 25 to 30 % sooner; word errors of 676: tiny 70 instead of 64, base 73
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,14 @@ TAIL_S = 16.0  # wider windows are encoded whole; the silence is a small part of
 States = NDArray[np.float32]
 
 
+class Spliced(NamedTuple):
+    """States that were made of what was said, and where in the kept tail the window goes on (nowhere: 0, 0)."""
+
+    own: States
+    tail_from: int
+    tail_to: int
+
+
 class Splicer:
     """`encode` is whisper's encoder, log-mel (bands, frames) in, states (1, frames / 2, width) out. Pure beside it."""
 
@@ -28,16 +37,19 @@ class Splicer:
         """`tail`: log-mel of `hum()` in a window of TAIL_S. `pad_s`: seconds of silence encoded with the speech."""
         self._encode = encode
         self._pad_s = pad_s
-        self._tail = encode(tail)
+        self.tail = encode(tail)
 
-    def states(self, inputs: Features, seconds: float) -> States:
+    def spliced(self, inputs: Features, seconds: float) -> Spliced:
         """The states of a window, of which the first `seconds` hold speech. `inputs`: its log-mel."""
         count = inputs.shape[1] // 2
         own = int(np.ceil(max(LEAST_S, seconds + self._pad_s) * STATES_S))
-        if own >= count or count > self._tail.shape[1]:
-            return self._encode(inputs)
-        spoken = self._encode(np.ascontiguousarray(inputs[:, : 2 * own]))
-        return np.concatenate((spoken, self._tail[:, own:count]), axis=1)
+        if own >= count or count > self.tail.shape[1]:
+            return Spliced(self._encode(inputs), 0, 0)
+        return Spliced(self._encode(np.ascontiguousarray(inputs[:, : 2 * own])), own, count)
+
+    def states(self, spliced: Spliced) -> States:
+        """All of a window's states."""
+        return np.concatenate((spliced.own, self.tail[:, spliced.tail_from : spliced.tail_to]), axis=1)
 
 
 def hum() -> Audio:

@@ -49,13 +49,22 @@ def words(text: str) -> list[str]:
 
 
 def once(text: str) -> str:
-    """The phrase of which `text` is nothing but repetitions, two at least and the last one perhaps cut; else ""."""
+    """The phrase of which `text` is nothing but repetitions, two at least and the last one perhaps cut; else "".
+
+    Without a comma behind it, which only tells that it was to be said again.
+    """
     found = list(_WORD.finditer(text))
     said = [match[0].lower() for match in found]
     for size in range(1, len(said) // 2 + 1):
-        if all(word == said[i % size] for i, word in enumerate(said)):
-            return text[: found[size].start()].strip()
+        *whole, last = (said[i % size] for i in range(len(said)))
+        if said[:-1] == whole and last.startswith(said[-1]):
+            return bare(text[: found[size].start()])
     return ""
+
+
+def bare(text: str) -> str:
+    """`text` without a comma or the like at its end."""
+    return text.strip().rstrip(" ,;:-–—")
 
 
 def repeats(text: str) -> bool:

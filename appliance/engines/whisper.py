@@ -1,7 +1,8 @@
 """Whisper on CTranslate2 with a window as short as the utterance, not the 30 s that stock pipelines encode.
 
-Owns the CTranslate2 model, its tokenizer and the guards that turn noise into an empty transcript with a
-reason. Knows nothing of turns: a draft and a final differ only in priority.
+Owns the CTranslate2 model and the guards that turn noise into an empty transcript with a reason. On a processor the
+first transcript is decoded by `whisper_decoder`, which takes half the time; second looks and languages stay with
+CTranslate2. Knows nothing of turns: a draft and a final differ only in priority.
 
 It decodes without times first: two steps fewer, and a log-probability that tells words from noise more sharply.
 In a short window the decoder then loops now and then; with times it hardly does, so what has looped is decoded again
@@ -22,9 +23,11 @@ from appliance.engines import utterance
 from appliance.engines.mel import FLOOR, HOP, Features, log_mel, mel_power
 from appliance.engines.native import checked, require_file
 from appliance.engines.ports import RATE, Audio, CancelToken, Priority, Transcript
-from appliance.engines.splice import TAIL_S, Splicer, States, hum
+from appliance.engines.splice import TAIL_S, Spliced, Splicer, States, hum
+from appliance.engines.whisper_decoder import Decoder, Drawn, Memory
+from appliance.engines.whisper_vocabulary import Vocabulary
 from appliance.engines.worker import Worker
-from appliance.errors import Cancelled, ConfigError, EngineError, MissingError, ModelFileError
+from appliance.errors import Cancelled, EngineError, MissingError, ModelFileError
 
 WIDE_S = 30.0  # what whisper was trained on; the widest window there is
 _TOKENS_MOST = 224  # half of the decoder's positions
@@ -68,6 +71,22 @@ class WhisperSettings:
     level_least_dbfs: float = -60.0  # quieter than this at its loudest is not speech
 
 
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What the caller knows of the words: how they are spelled, and which ones are likely to begin."""
+
+    prompt: str = ""
+    expected: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Encoded:
+    """An utterance's states as CTranslate2 takes them, and as the own decoder does where it is to be used."""
+
+    view: Any
+    memory: Memory | None = None
+
+
 class Whisper:
     """ports.Transcriber on a folder with model.bin, config.json, tokenizer.json and vocabulary.txt."""
 
@@ -81,7 +100,9 @@ class Whisper:
         self._model = _load(folder, settings)
         self._bands = int(self._model.n_mels)
         self._splicer: Splicer | None = None
-        self._vocabulary = _Vocabulary(folder / "tokenizer.json", multilingual=bool(self._model.is_multilingual))
+        self._tail: Memory | None = None  # the decoder's, of the splicer's tail
+        self._vocabulary = Vocabulary(folder / "tokenizer.json", multilingual=bool(self._model.is_multilingual))
+        self._decoder = _decoder(folder, settings, self._vocabulary)
         for language in filter(None, (settings.language, *settings.languages)):
             self._vocabulary.require(language)
 
@@ -93,19 +114,22 @@ class Whisper:
         cancel: CancelToken,
         language: str | None = None,
         prompt: str = "",
+        expected: str = "",
         quick: bool = False,
     ) -> Transcript:
         samples = checked(audio, "whisper")
         worker = self._aside if priority >= Priority.PARTIAL else self._worker
         return await worker.call(
-            lambda: self._transcribe(samples, language, prompt, cancel, quick=quick), priority=priority, cancel=cancel
+            lambda: self._transcribe(samples, language, _Words(prompt, expected), cancel, quick=quick),
+            priority=priority,
+            cancel=cancel,
         )
 
     def warm(self) -> None:
         """Encode and decode once in the smallest window, so that buffers are there. Blocks the caller."""
         noise = np.random.default_rng(0).normal(0, 0.01, RATE).astype(np.float32)
         language = self.settings.language or "en"
-        self._worker.submit(lambda: self._decode(noise, language, "", CancelToken())).result()
+        self._worker.submit(lambda: self._decode(noise, language, _Words(), CancelToken())).result()
 
     def close(self) -> None:
         """Free the model's memory. The object is of no use afterwards."""
@@ -115,29 +139,29 @@ class Whisper:
             self._model.unload_model()
 
     def _transcribe(
-        self, audio: Audio, language: str | None, prompt: str, cancel: CancelToken, *, quick: bool
+        self, audio: Audio, language: str | None, given: "_Words", cancel: CancelToken, *, quick: bool
     ) -> Transcript:
         started = time.monotonic()
         known = self.settings.language if language is None else language
         pieces: list[Transcript] = []
         for begin, end in utterance.cut(audio, most_s=self.settings.piece_s, search_s=6.0):
             _go_on(cancel)
-            piece = self._piece(audio[begin:end], known, prompt, cancel, quick)
+            piece = self._piece(audio[begin:end], known, given if not begin else _Words(given.prompt), cancel, quick)
             known = known or piece.language
             pieces.append(piece)
         return replace(_joined(pieces), took_ms=(time.monotonic() - started) * 1000)
 
-    def _piece(self, audio: Audio, language: str, prompt: str, cancel: CancelToken, quick: bool) -> Transcript:
+    def _piece(self, audio: Audio, language: str, given: "_Words", cancel: CancelToken, quick: bool) -> Transcript:
         """One window's worth: guard, decode, and decode wider where it loops or, unless `quick`, is unsure."""
         quiet = self._too_quiet(audio)
         if quiet:
             return Transcript("", language or "en", no_speech=1.0, reason=quiet)
-        heard = self._decode(audio, language, prompt, cancel)
+        heard = self._decode(audio, language, given, cancel)
         looped = heard.reason in (_REPEATED, _ENDLESS)
         unsure = not heard.reason and heard.logprob < self.settings.again_logprob
         if looped or (unsure and not quick):
             _go_on(cancel)
-            again = self._decode(audio, heard.language, prompt, cancel, again=True)
+            again = self._decode(audio, heard.language, given, cancel, again=True)
             again = replace(again, language_sure=heard.language_sure)
             if again.reason == _REPEATED:  # in both windows, and it ended: people do say "no, no, no, no, no"
                 again = replace(again, reason="")
@@ -152,7 +176,7 @@ class Whisper:
         return "near silence" if loudest < 10 ** (self.settings.level_least_dbfs / 20) else ""
 
     def _decode(
-        self, audio: Audio, language: str, prompt: str, cancel: CancelToken, *, again: bool = False
+        self, audio: Audio, language: str, given: "_Words", cancel: CancelToken, *, again: bool = False
     ) -> Transcript:
         settings, seconds = self.settings, len(audio) / RATE
         window = utterance.window_s(
@@ -165,40 +189,65 @@ class Whisper:
         inputs = self._features(audio, int(window * RATE) // HOP)
         encoded = self._encode(inputs, seconds, whole=again)
         _go_on(cancel)
-        language, sure = (language, 1.0) if language else self._detect(encoded)
-        timed = self._vocabulary.prompt(language, prompt)
+        language, sure = (language, 1.0) if language else self._detect(encoded.view)
+        timed = self._vocabulary.prompt(language, given.prompt)
         bound = min(_TOKENS_MOST, settings.tokens_least + int(settings.tokens_per_s * seconds))
         beam = settings.again_beam_size if again else settings.beam_size
-        result, ids = self._generate(encoded, [*timed, self._vocabulary.no_times], bound, beam)
-        no_speech, logprob = float(result.no_speech_prob), _logprob(result, ids)
-        text = self._vocabulary.text(ids, before_s=seconds - 0.1)
+        quickly = [*timed, self._vocabulary.no_times]
+        if self._decoder is not None and encoded.memory is not None and beam == 1:
+            drawn = self._decoder.greedy(
+                encoded.memory,
+                quickly,
+                start=quickly.index(self._vocabulary.start),
+                end=self._vocabulary.end,
+                most=bound - 1,
+                cancel=cancel,
+                expected=self._vocabulary.words(given.expected),
+            )
+        else:
+            drawn = self._generate(encoded.view, quickly, bound, beam)
+        text, logprob = self._vocabulary.text(drawn.ids, before_s=seconds - 0.1), drawn.logprob
+        no_speech = drawn.no_speech
         doubtful = no_speech - logprob > settings.doubt_most
-        ran_out = len(ids) >= bound - 1
+        ran_out = len(drawn.ids) >= bound - 1
         if doubtful or ran_out or utterance.once(text) or utterance.repeats(text):
             _go_on(cancel)
-            result, ids = self._generate(encoded, timed, bound, beam)
-            logprob, text = _logprob(result, ids), self._vocabulary.text(ids, before_s=seconds - 0.1)
-            ran_out = len(ids) >= bound - 1
+            looped = utterance.once(text)
+            drawn = self._generate(encoded.view, timed, bound, beam)
+            logprob, text = drawn.logprob, self._vocabulary.text(drawn.ids, before_s=seconds - 0.1)
+            if utterance.words(text) == utterance.words(looped):
+                text = utterance.bare(text)  # the comma behind it led into the loop
+            ran_out = len(drawn.ids) >= bound - 1
         if ran_out and no_speech <= settings.phantom_no_speech:
             text = utterance.once(text) or text  # somebody said "no", and the decoder found no end of it
         reason = self._guard(text, seconds, no_speech, ran_out=ran_out)
         if not reason and doubtful and no_speech - logprob > settings.doubt_most_timed:
             reason = "no speech"
-        return Transcript(text, language, no_speech, logprob, len(ids), reason=reason, language_sure=sure)
+        return Transcript(text, language, no_speech, logprob, len(drawn.ids), reason=reason, language_sure=sure)
 
-    def _encode(self, inputs: Features, seconds: float, *, whole: bool) -> Any:
-        """The encoder's states; `whole`: really of the silence behind the speech too."""
+    def _encode(self, inputs: Features, seconds: float, *, whole: bool) -> "_Encoded":
+        """`whole`: really of the silence behind the speech too, for a second look."""
         if whole or self.settings.device != "cpu":  # a GPU encodes it in less time than states take to be copied
-            return self._model.encode(_view(inputs[None]))
+            return _Encoded(self._model.encode(_view(inputs[None])))
         if self._splicer is None:
             tail = self._features(hum(), int(TAIL_S * RATE) // HOP)
             self._splicer = Splicer(self._states, tail, self.settings.encode_pad_s)
-        return _view(self._splicer.states(inputs, seconds))
+        spliced = self._splicer.spliced(inputs, seconds)
+        return _Encoded(_view(self._splicer.states(spliced)), self._remembered(spliced))
 
     def _states(self, inputs: Features) -> States:
         return np.array(self._model.encode(_view(inputs[None])))
 
-    def _generate(self, encoded: Any, tokens: list[int], bound: int, beam: int) -> tuple[Any, list[int]]:
+    def _remembered(self, spliced: Spliced) -> Memory | None:
+        """What the decoder makes of the states; of the tail's, once."""
+        if self._decoder is None or self._splicer is None:
+            return None
+        if self._tail is None:
+            self._tail = self._decoder.memory(self._splicer.tail)
+        own = self._decoder.memory(spliced.own)
+        return own.then(self._tail, spliced.tail_from, spliced.tail_to) if spliced.tail_to else own
+
+    def _generate(self, encoded: Any, tokens: list[int], bound: int, beam: int) -> Drawn:
         (result,) = self._model.generate(
             encoded,
             [tokens],
@@ -207,7 +256,9 @@ class Whisper:
             return_scores=True,
             return_no_speech_prob=True,
         )
-        return result, result.sequences_ids[0]
+        ids = result.sequences_ids[0]
+        # The end token counts in the sum of log-probabilities, not in the ids.
+        return Drawn(ids, float(result.scores[0]) * len(ids) / (len(ids) + 1), float(result.no_speech_prob))
 
     def _guard(self, text: str, seconds: float, no_speech: float, *, ran_out: bool) -> str:
         """Why `text` is not what a person said, or ""."""
@@ -244,64 +295,6 @@ class Whisper:
         raise EngineError("whisper ranked none of the configured languages")
 
 
-class _Vocabulary:
-    """Whisper's special tokens and text, through the tokenizers library."""
-
-    def __init__(self, path: Path, *, multilingual: bool) -> None:
-        import tokenizers
-
-        try:
-            # Not from_file, which raises a bare Exception for a bad file.
-            self._tokenizer = tokenizers.Tokenizer.from_buffer(path.read_bytes())
-        except (OSError, ValueError) as error:
-            raise ModelFileError(f"{path} is not a tokenizer file", hint="run `appliance models verify`") from error
-        self.multilingual = multilingual
-        self._eot = self._id("<|endoftext|>")
-        self._start = self._id("<|startoftranscript|>")
-        self._previous = self._id("<|startofprev|>")
-        self._tail = [self._id("<|transcribe|>")] if multilingual else []
-        self.no_times = self._id("<|notimestamps|>")
-        self._first_time = self.no_times + 1  # <|0.00|>; the next ones follow every 20 ms
-
-    def _id(self, token: str) -> int:
-        found = self._tokenizer.token_to_id(token)
-        if found is None:
-            raise ModelFileError(f"the whisper tokenizer has no {token} token", hint="run `appliance models verify`")
-        return int(found)
-
-    def require(self, language: str) -> None:
-        """ConfigError when the model does not know `language`."""
-        if not self.multilingual and language != "en":
-            raise ConfigError(
-                f"this whisper model knows English only, not {language!r}",
-                hint='choose a model without .en in its name, or language = "en"',
-            )
-        if self.multilingual and self._tokenizer.token_to_id(f"<|{language}|>") is None:
-            raise ConfigError(f"whisper knows no language {language!r}", hint="use a two-letter code such as en or de")
-
-    def prompt(self, language: str, before: str) -> list[int]:
-        self.require(language)
-        start = [self._start, self._id(f"<|{language}|>")] if self.multilingual else [self._start]
-        if before:
-            ids = self._tokenizer.encode(" " + before.strip(), add_special_tokens=False).ids
-            start = [self._previous, *ids[-223:], *start]
-        return start + self._tail
-
-    def text(self, ids: list[int], before_s: float) -> str:
-        """Text of the segments that begin before `before_s`; without times, all of it.
-
-        What the decoder makes up after the speech it places after the speech, and that is left out here.
-        """
-        kept: list[int] = []
-        begin = 0.0
-        for i in ids:
-            if i >= self._first_time:
-                begin = (i - self._first_time) * 0.02
-            elif i < self._eot and begin < before_s:
-                kept.append(i)
-        return str(self._tokenizer.decode(kept)).strip()
-
-
 def _load(folder: Path, settings: WhisperSettings) -> Any:
     import ctranslate2
 
@@ -327,15 +320,20 @@ def _load(folder: Path, settings: WhisperSettings) -> Any:
         raise ModelFileError(f"{folder} holds no usable whisper model", hint="run `appliance models verify`") from error
 
 
+def _decoder(folder: Path, settings: WhisperSettings, vocabulary: Vocabulary) -> Decoder | None:
+    """None where the model has to do without, as on a GPU, or where its weights are rounded already."""
+    if settings.device != "cpu":
+        return None
+    try:
+        return Decoder(folder, threads=settings.threads, no_speech=vocabulary.no_speech)
+    except (ValueError, KeyError, OSError, ModelFileError):
+        return None
+
+
 def _view(array: NDArray[np.float32]) -> Any:
     import ctranslate2
 
     return ctranslate2.StorageView.from_array(array)
-
-
-def _logprob(result: Any, ids: list[int]) -> float:
-    """Mean log-probability a token; the end token counts in the sum, not in the ids."""
-    return float(result.scores[0]) * len(ids) / (len(ids) + 1)
 
 
 def _go_on(cancel: CancelToken) -> None:

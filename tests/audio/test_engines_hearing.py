@@ -10,6 +10,7 @@ import pytest
 from appliance.audio.files import open_audio
 from appliance.audio.resample import resample
 from appliance.bench.asr import rate
+from appliance.demo import questions
 from appliance.engines import smart_turn
 from appliance.engines.piper import Piper, PiperSettings
 from appliance.engines.ports import BLOCK, RATE, Audio, CancelToken, Priority, Transcript
@@ -123,6 +124,41 @@ def test_smart_turn_hears_that_a_sentence_is_finished(models, worker, piper):
     token.cancel()
     with pytest.raises(Cancelled):
         asyncio.run(turn.score(whole, token))
+
+
+@pytest.mark.parametrize("model", ["whisper-tiny.en", "whisper-base"])
+def test_the_quick_decoder_writes_what_ctranslate2_writes_unrounded(models, worker, model):
+    """With 8-bit weights, over the demo questions; near-ties may fall the other way in one of them."""
+    import ctranslate2
+
+    engine = Whisper(models / model, WhisperSettings(), worker)
+    assert engine._decoder is not None
+    unrounded = ctranslate2.models.Whisper(str(models / model), compute_type="float32", intra_threads=2)
+    vocabulary = engine._vocabulary
+    prompt = [*vocabulary.prompt("en", ""), vocabulary.no_times]
+    same = []
+    for question in questions():
+        audio = question.open().read()
+        encoded = engine._encode(engine._features(audio, 800), len(audio) / RATE, whole=False)
+        drawn = engine._decoder.greedy(
+            encoded.memory, prompt, start=0, end=vocabulary.end, most=28, cancel=CancelToken()
+        )
+        (wanted,) = unrounded.generate(
+            encoded.view, [prompt], beam_size=1, max_length=64, return_scores=True, return_no_speech_prob=True
+        )
+        same.append(drawn.ids == wanted.sequences_ids[0])
+        if same[-1]:
+            count = len(drawn.ids)
+            assert drawn.logprob == pytest.approx(wanted.scores[0] * count / (count + 1), abs=0.05)
+        assert drawn.no_speech == pytest.approx(wanted.no_speech_prob, abs=0.05)
+    assert same.count(True) >= 8, same
+
+
+def test_expected_words_are_believed_only_where_they_were_said(whisper, piper):
+    speech = say(piper, TURNS)
+    alone = hear(whisper, speech).text
+    for expected in (alone, "Please turn on the", "Nobody said anything of the kind.", "<|endoftext|>", " "):
+        assert rate([(alone, hear(whisper, speech, expected=expected).text)]) == 0
 
 
 def test_known_words_are_heard(whisper, piper):

@@ -39,7 +39,7 @@ def window(seconds: float, speech_s: float) -> Array:
 
 def test_only_the_speech_and_its_pad_are_encoded(spliced: tuple[Encoder, Splicer]) -> None:
     encoder, splicer = spliced
-    states = splicer.states(window(6.0, 2.0), 2.0)
+    states = splicer.states(splicer.spliced(window(6.0, 2.0), 2.0))
     assert states.shape == (1, 6 * STATES_S, WIDTH)
     assert encoder.frames[1:] == [250]
     assert np.all(states[0, :100] == 1.0)
@@ -49,7 +49,7 @@ def test_only_the_speech_and_its_pad_are_encoded(spliced: tuple[Encoder, Splicer
 
 def test_at_least_two_seconds_are_encoded(spliced: tuple[Encoder, Splicer]) -> None:
     encoder, splicer = spliced
-    splicer.states(window(6.0, 0.4), 0.4)
+    splicer.spliced(window(6.0, 0.4), 0.4)
     assert encoder.frames[1:] == [200]
 
 
@@ -59,7 +59,7 @@ def test_speech_that_fills_its_window_and_windows_beyond_the_tail_are_encoded_wh
     encoder, splicer = spliced
     for seconds, speech_s in ((6.0, 5.8), (TAIL_S + 2, 3.0)):
         inputs = window(seconds, speech_s)
-        assert np.array_equal(splicer.states(inputs, speech_s), Encoder()(inputs))
+        assert np.array_equal(splicer.states(splicer.spliced(inputs, speech_s)), Encoder()(inputs))
         assert encoder.frames[-1] == inputs.shape[1]
 
 
