@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, replace
+from enum import IntEnum
 
 from appliance import events
 from appliance.clock import ms
@@ -34,6 +35,23 @@ class Stamps:
     first_chunk: float | None = None
 
 
+class Leave(IntEnum):
+    """What the language model may do with a draft while the turn can still go on."""
+
+    WAIT = 0
+    READ = 1  # the words, and say what it thinks of their end
+    ANSWER = 2  # write, held back
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of the words before they are transcribed."""
+
+    said: str = ""  # the turn's words before the audio; they are not transcribed again
+    expected: str = ""  # of an earlier transcript of the same audio
+    language: str | None = None  # None: as configured
+
+
 class Attempt:
     """See the module. Created on the event loop; starts at once."""
 
@@ -44,17 +62,15 @@ class Attempt:
         audio: Audio,
         last_speech: float,
         *,
-        said: str = "",
-        language: str | None = None,
+        known: Known | None = None,
         quick: bool = False,
-        eager: Callable[[], bool] = lambda: False,
+        leave: Callable[[], Leave] = lambda: Leave.WAIT,
         ready: Callable[[], None] = lambda: None,
     ) -> None:
-        """`audio`: what is still to be transcribed; `said`: the turn's words before it; `language` None: as configured;
-        `quick`: as `Transcriber.transcribe` has it.
+        """`audio`: what is still to be transcribed; `quick`: as `Transcriber.transcribe` has it.
 
-        `eager` is asked once, when the transcript is there: may it think at once? `ready` is called when the first
-        sound is there; it may release the attempt.
+        `leave` is asked when the transcript is there, and when the language model has read it. `ready` is called when
+        the first sound is there; it may release the attempt.
         """
         self.turn = turn
         self.stamps = Stamps(last_speech)
@@ -63,6 +79,7 @@ class Attempt:
         self.tokens = 0
         self.skill = ""
         self.turn_end: float | None = None  # the LLM's opinion, once its prompt is evaluated
+        self.reading = False  # the LLM reads the words; it has not been asked for an answer
         self.heard_words = asyncio.Event()  # the transcript is there (possibly empty)
         self._desk = desk
         self._audio = audio
@@ -72,10 +89,9 @@ class Attempt:
         self._unheld.set()
         self._may_think = asyncio.Event()
         self._sound_ready = asyncio.Event()  # the first clause has been synthesised, as far as its first piece
-        self._said = said
-        self._language = language
+        self._known = known or Known()
         self._quick = quick
-        self._eager = eager
+        self._leave = leave
         self._ready = ready
         self._act: Callable[[], None] | None = None  # what a skill does once its answer may be heard
         self._generation: Generation | None = None
@@ -133,9 +149,14 @@ class Attempt:
         started = desk.clock.now()
         priority = Priority.FINAL if self.released else Priority.DRAFT
         heard = await desk.engines.transcriber.transcribe(
-            self._audio, priority=priority, cancel=self._cancel, language=self._language, quick=self._quick
+            self._audio,
+            priority=priority,
+            cancel=self._cancel,
+            language=self._known.language,
+            expected=self._known.expected,
+            quick=self._quick,
         )
-        self.transcript = replace(heard, text=joined(self._said, heard.text)) if self._said else heard
+        self.transcript = replace(heard, text=joined(self._known.said, heard.text)) if self._known.said else heard
         self.stamps.transcript = desk.clock.now()
         self.heard_words.set()
         desk.bus.publish(
@@ -152,12 +173,30 @@ class Attempt:
         )
         if not self.transcript.text:
             return
-        if self._eager():
+        leave = self._leave()
+        if leave is Leave.READ:
+            await self._read(self.transcript.text)
+            leave = self._leave()
+        if leave is Leave.ANSWER:
             self.think()
         await self._may_think.wait()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._think(self.transcript))
             group.create_task(self._speak(self.transcript.language))
+
+    async def _read(self, words: str) -> None:
+        """Let the LLM read the words and say what it thinks of their end; an answer that is wanted goes first."""
+        opinion = asyncio.create_task(self._desk.chat.anticipate(words))
+        wanted = asyncio.create_task(self._may_think.wait())
+        self.reading = True
+        try:
+            await asyncio.wait((opinion, wanted), return_when=asyncio.FIRST_COMPLETED)
+            if opinion.done():
+                self.turn_end = opinion.result()
+        finally:
+            self.reading = False
+            opinion.cancel()
+            wanted.cancel()
 
     async def _think(self, transcript: Transcript) -> None:
         """Write the answer, clause by clause, into the queue."""

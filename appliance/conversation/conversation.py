@@ -16,7 +16,7 @@ from appliance.audio.ports import Block, Source
 from appliance.clock import wall
 from appliance.conversation.alert import Alert
 from appliance.conversation.answering import Answering
-from appliance.conversation.attempt import Attempt
+from appliance.conversation.attempt import Attempt, Known, Leave
 from appliance.conversation.desk import Desk
 from appliance.conversation.hearing import Hearing, Place
 from appliance.conversation.judgement import Judgement
@@ -191,24 +191,23 @@ class Conversation:
         hearing.look(desk, audio, self._judgement.next_look_ms(hearing.silence_ms))
 
     def _attempt(self, hearing: Hearing) -> Attempt:
-        def eager() -> bool:
+        def leave() -> Leave:
             if hearing.silence_ms <= 0:
-                return False
+                return Leave.WAIT
             decision = self._judgement.decide(hearing)
-            may_think = self._judgement.may_think(hearing, decision)
-            if decision.end and may_think and self._paced:
+            allowed = self._judgement.leave(hearing, decision)
+            if decision.end and allowed is Leave.ANSWER and self._paced:
                 self._stays_open(hearing)  # the words end the turn: not only with the next block
-            return may_think
+            return allowed
 
         return Attempt(
             self._desk,
             hearing.turn,
             self._tape.cut(hearing.start),
             hearing.last_speech_at,
-            said=hearing.said,
-            language=self._judgement.heard_in,
+            known=Known(hearing.said, hearing.begins, self._judgement.heard_in),
             quick=hearing.over_answer,
-            eager=eager,
+            leave=leave,
             ready=partial(self._sound_ready, hearing),
         )
 
@@ -227,7 +226,7 @@ class Conversation:
             return
         decision = self._judgement.decide(hearing)
         self._publish(self._judgement.looked(hearing, decision, at=self._tape.at))
-        may_think = hearing.attempt is not None and self._judgement.may_think(hearing, decision)
+        may_think = hearing.attempt is not None and self._judgement.leave(hearing, decision) is Leave.ANSWER
         if decision.end:
             if not may_think or not self._stays_open(hearing):
                 await self._turn_over(hearing, decision.reason)

@@ -50,6 +50,7 @@ class Hearing:
     partial: str | None = None  # a transcript of speech that still goes on
     partial_logprob: float = 0.0  # mean a token
     partial_at: int = 0  # the position up to which it was taken
+    begins: str = ""  # the newest words from `start` on; a later transcript is likely to begin with them
     said: str = ""  # words of the long turn's earlier stretches; they are not transcribed again
     base: int = 0  # where the stretch begins that is not yet in `said`; 0: at take_from
     audio_score: float | None = None
@@ -89,6 +90,13 @@ class Hearing:
         """A transcript is under way."""
         drafting = self.attempt is not None and self.attempt.transcript is None and not self.attempt.task.done()
         return drafting or (self.reading is not None and not self.reading.done())
+
+    @property
+    def opinion_coming(self) -> bool:
+        """The language model is reading the words; what it thinks of the end comes with its first token."""
+        if self.attempt is None:
+            return False
+        return self.attempt.reading or (self.attempt.thought_ahead and self.attempt.stamps.first_token is None)
 
     @property
     def llm_score(self) -> float | None:
@@ -138,10 +146,12 @@ class Hearing:
                 priority=Priority.FINAL if urgent else Priority.PARTIAL,
                 cancel=self._unread,
                 language=language,
+                expected=self.begins,
                 quick=True,
             )
         except (EngineError, Cancelled):
             return
+        self.begins = transcript.text
         self.partial, self.partial_logprob = joined(self.said, transcript.text), transcript.logprob
         desk.bus.publish(
             Transcribed(
@@ -174,7 +184,9 @@ class Hearing:
         if draft is not None and draft.text:
             self.partial_at = self.last_sample
             if self.last_sample - self.start >= _LONG_SAMPLES:
-                self.said, self.base = draft.text, self.last_sample
+                self.said, self.base, self.begins = draft.text, self.last_sample, ""
+            elif not self.said:
+                self.begins = draft.text
         self.silence_ms = 0.0
         self.audio_score = self.over_since = None
         self.next_look_ms = 0.0

@@ -5,6 +5,7 @@ language, and how patient the session has become. It starts nothing and cuts not
 """
 
 from appliance.conversation.answering import Answering
+from appliance.conversation.attempt import Leave
 from appliance.conversation.desk import Desk
 from appliance.conversation.hearing import Hearing
 from appliance.engines.ports import BLOCK, RATE, Audio, Transcript
@@ -84,23 +85,24 @@ class Judgement:
     def look_due(self, hearing: Hearing, decision: Decision) -> bool:
         """Is another look worth the core that it takes for longer than a block?
 
-        None beside a draft, whose words tell more, but for the first; none that could not change the end any more, or
-        that would hold up the answer to a turn that is over.
+        None beside a draft, whose words tell more, but for the first, nor while the language model reads them, which
+        takes both cores; none that could not change the end any more, or that would hold up the answer to a turn that
+        is over.
         """
-        if hearing.silence_ms < hearing.next_look_ms or hearing.words_coming or decision.end:
+        if hearing.silence_ms < hearing.next_look_ms or decision.end:
+            return False
+        if hearing.words_coming or hearing.opinion_coming:
             return False
         return decision.wait_ms > self.next_look_ms(hearing.silence_ms)
 
-    def may_think(self, hearing: Hearing, decision: Decision) -> bool:
-        """May the LLM start on the draft: is it likely enough that this was the end, and nobody being answered?"""
+    def leave(self, hearing: Hearing, decision: Decision) -> Leave:
+        """What may the LLM do with the draft: is it likely enough that this was the end, and nobody being answered?"""
         speculation = self._desk.settings.speculation
-        return (
-            speculation.enabled
-            and not hearing.over_answer
-            and self._desk.conduct().speculate
-            and decision.done_probability >= speculation.min_done
-            and hearing.tries_ahead < speculation.tries
-        )
+        if not speculation.enabled or hearing.over_answer or not self._desk.conduct().speculate:
+            return Leave.WAIT
+        if hearing.tries_ahead >= speculation.tries:
+            return Leave.WAIT
+        return Leave.ANSWER if decision.done_probability >= speculation.min_done else Leave.READ
 
     def interruption(self, hearing: Hearing, answering: Answering, position: int) -> Verdict:
         """What the speech over an answer is, as heard up to sample `position`."""

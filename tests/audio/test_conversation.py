@@ -22,6 +22,7 @@ from appliance.engines.worker import Worker
 from appliance.events import (
     BargeIn,
     ClauseReady,
+    EndpointLooked,
     Event,
     PlaybackStarted,
     SessionClosed,
@@ -269,6 +270,20 @@ def test_words_that_end_a_turn_end_it_when_they_come(run) -> None:
         late_ms.append((ended.at - drafts[-1]) * 1000)
     assert min(late_ms) >= 0
     assert np.median(late_ms) < 3, late_ms
+
+
+def test_the_model_is_asked_what_it_thinks_of_the_end_where_it_may_not_answer_yet(run) -> None:
+    config = tiny()
+    never_ahead = replace(config.talk.speculation, min_done=1.0)
+    slow = replace(config.talk.endpoint, least_ms=700.0, middle_ms=700.0)
+    config = replace(config, talk=replace(config.talk, speculation=never_ahead, endpoint=slow))
+    events, _ = run(listen_to(config, [("then", 0.3, questions()[1].open().read())], linger_s=0.2))
+    (ended,), (finished,) = of(events, TurnEnded), of(events, TurnFinished)
+    opinions = [e.llm_score for e in of(events, EndpointLooked) if e.at < ended.at]
+    assert opinions[0] is None
+    assert opinions[-1] == pytest.approx(0.9, abs=0.1)  # "What is the capital of France?"
+    assert not finished.record.speculation.held
+    assert finished.record.reply
 
 
 @pytest.mark.parametrize("kind", ["silence", "hiss", "click"])
