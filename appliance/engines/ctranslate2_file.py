@@ -20,16 +20,21 @@ _TYPES: tuple[type[np.generic], ...] = (np.float32, np.int8, np.int16, np.int32,
 Weights = Mapping[str, NDArray[Any]]
 
 
-def weights(path: Path) -> tuple[str, Weights]:
-    """The kind of model ("WhisperSpec") and its variables, backed by the file: only what is used is read.
+class ModelFile:
+    """The kind of model ("WhisperSpec") and its variables, backed by the file: only what is used is read."""
 
-    ValueError when the file is no model of this version, or is cut off; OSError when it cannot be read.
-    """
-    with path.open("rb") as file:
+    def __init__(self, path: Path) -> None:
+        """ValueError when the file is no model of this version, or is cut off; OSError when it cannot be read."""
+        with path.open("rb") as file:
+            self._data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         try:
-            return _Reader(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)).model()
+            self.kind, self.weights = _Reader(self._data).model()
         except (struct.error, IndexError, UnicodeDecodeError) as error:
             raise ValueError(f"{path.name} ends early or is no CTranslate2 model") from error
+
+    def forget(self) -> None:
+        """Take what was read out of memory; what is used again is read again."""
+        self._data.madvise(mmap.MADV_DONTNEED)
 
 
 class _Reader:

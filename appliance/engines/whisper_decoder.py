@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from appliance.engines.ctranslate2_file import weights
+from appliance.engines.ctranslate2_file import ModelFile
 from appliance.engines.native import onnx_session
 from appliance.engines.ports import CancelToken
 from appliance.engines.whisper_graph import memory_graph, sizes, step_graph
@@ -56,9 +56,10 @@ class Decoder:
         onnxruntime does not know the operators.
         """
         path = folder / "model.bin"
-        kind, found = weights(path)
-        if kind != _KIND:
-            raise ValueError(f"{path} is a {kind}, not a {_KIND}")
+        file = ModelFile(path)
+        found = file.weights
+        if file.kind != _KIND:
+            raise ValueError(f"{path} is a {file.kind}, not a {_KIND}")
         self._sizes = sizes(found)
         self._embeddings = found["decoder/embeddings/weight"]
         self._positions = found["decoder/position_encodings/encodings"].astype(np.float32)
@@ -72,6 +73,7 @@ class Decoder:
             onnx_session(path, what="whisper decoder", threads=threads, model=graph(found), varied=True)
             for graph in (memory_graph, step_graph)
         )
+        file.forget()
         layers = range(self._sizes.layers)
         self._memory_names = [f"{kind}_{i}" for i in layers for kind in ("keys", "values")]
         self._own_names = [f"own_{name}" for name in self._memory_names]

@@ -224,7 +224,7 @@ def test_one_more_session_never_makes_it_quicker(calibration: Calibration, sessi
         return
     # Where the voice is the narrow place, waiting moves from before the answer into it: both count.
     lateness = more.v2v_ms_p95 + more.starvation_ms_p95, fewer.v2v_ms_p95 + fewer.starvation_ms_p95
-    assert lateness[0] >= lateness[1] * 0.97 - 20
+    assert lateness[0] >= lateness[1] * 0.95 - 20
     assert 0 <= more.asr_load <= 1
     assert 0 <= more.llm_load <= 1
     assert 0 <= more.tts_load <= 1

@@ -57,8 +57,8 @@ def test_memory_against_what_is_free_now(tmp_path: Path) -> None:
     [none] = doctor.check_memory(patient(shelf, machine=replace(BOX, ram_free_bytes=300_000_000)))
     assert none.result is Result.FAILED
     assert "missing for one session" in none.detail
-    # Half of 1.76 GB: two of the tiny pack's eight sessions.
-    [some] = doctor.check_memory(patient(shelf, machine=replace(BOX, ram_free_bytes=2_080_000_000)))
+    # Half of it: two of the tiny pack's eight sessions.
+    [some] = doctor.check_memory(patient(shelf, machine=replace(BOX, ram_free_bytes=2_280_000_000)))
     assert some.result is Result.WARNING
     assert "of 8 sessions" in some.detail
     assert_hints([none, some])

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from toy_whisper import LAYERS, POSITIONS, VOCABULARY, WIDTH, logits, toy_weights, write_model
 
-from appliance.engines.ctranslate2_file import weights
+from appliance.engines.ctranslate2_file import ModelFile
 from appliance.engines.ports import CancelToken
 from appliance.engines.whisper_decoder import Decoder, Drawn
 from appliance.errors import Cancelled
@@ -50,8 +50,10 @@ def by_hand(states: np.ndarray, most: int) -> tuple[list[int], float]:
 
 
 def test_the_file_is_read_as_it_was_written(folder):
-    kind, found = weights(folder / "model.bin")
-    assert kind == "WhisperSpec"
+    file = ModelFile(folder / "model.bin")
+    found = file.weights
+    assert file.kind == "WhisperSpec"
+    file.forget()
     for name, values in toy_weights().items():
         assert np.array_equal(found[name], values)
     assert np.array_equal(found["decoder/projection/weight"], found["decoder/embeddings/weight"])
@@ -63,10 +65,10 @@ def test_what_is_no_model_is_told(tmp_path, folder):
     for data in (whole[:-100], whole[:50], b"GGUF" + whole[4:], b"x"):
         broken.write_bytes(data)
         with pytest.raises(ValueError, match=r"broken|version|alias|stands"):
-            weights(broken)
+            ModelFile(broken)
     write_model(broken, toy_weights(), {"decoder/projection/weight": "decoder/nothing"})
     with pytest.raises(ValueError, match="stands for"):
-        weights(broken)
+        ModelFile(broken)
     rounded = toy_weights() | {"decoder/embeddings/weight": np.zeros((VOCABULARY, WIDTH), np.int8)}
     write_model(folder / "model.bin", rounded, ALIAS)
     with pytest.raises(ValueError, match="rounded"):
