@@ -33,8 +33,8 @@ class Costs:
 
     audio_ms: float = 55.0  # a look at 4 s of audio, beside a draft
     stock_ms: float = 110.0  # a look at 8 s
-    draft_ms: float = 200.0  # whisper base
-    llm_ms: float = 140.0
+    draft_ms: float = 130.0  # whisper base
+    llm_ms: float = 110.0
     fade_ms: float = 40.0  # by which the level finds a pause before the traces' gate does, see turns.fade
 
 
@@ -229,7 +229,7 @@ def summary(points: Sequence[Point]) -> dict[str, float | None]:
     return {name: round(v, digits) if math.isfinite(v) else None for name, (v, digits) in values.items()}
 
 
-PATIENCE = tuple(0.12 * 1.12**i for i in range(46))
+PATIENCE = tuple(0.12 * 1.12**i for i in range(54))
 SILENCES = tuple(BLOCK_MS * k for k in range(2, 95))
 LOOKS_MS = tuple(blocks * BLOCK_MS for blocks in LOOKS)
 

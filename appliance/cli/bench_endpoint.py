@@ -14,8 +14,8 @@ def endpoint(
     limit: Annotated[int, typer.Option(min=0, help="So many turns only; 0: the whole corpus.")] = 0,
     kept: Annotated[bool, typer.Option("--kept", help="Only turns that an earlier run listened to.")] = False,
     audio_ms: Annotated[float, typer.Option(help="Simulated: an end-of-turn score is ready after.")] = 55.0,
-    draft_ms: Annotated[float, typer.Option(help="Simulated: a draft transcript is ready after.")] = 200.0,
-    llm_ms: Annotated[float, typer.Option(help="Simulated: the model's opinion, after the draft.")] = 140.0,
+    draft_ms: Annotated[float, typer.Option(help="Simulated: a draft transcript is ready after.")] = 130.0,
+    llm_ms: Annotated[float, typer.Option(help="Simulated: the model's opinion, after the draft.")] = 110.0,
     as_json: Annotated[bool, typer.Option("--json", help="Only the JSON line.")] = False,
 ) -> None:
     """Compare voice activity alone, stock smart-turn and this policy on a corpus of pauses and ends.

@@ -46,7 +46,7 @@ class TalkSettings:
     clauses: ChunkSettings = field(default_factory=ChunkSettings)
     answer: Sampling = field(default_factory=Sampling)
     speculation: SpeculationSettings = field(default_factory=SpeculationSettings)
-    partial_every_s: float = 1.6  # of speech without a pause; 0: none
+    partial_every_s: float = 0.8  # of speech without a pause; 0: none
     sorry: str = "Sorry, something went wrong. Please ask again."
 
 
