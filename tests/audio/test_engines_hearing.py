@@ -154,11 +154,12 @@ def test_the_quick_decoder_writes_what_ctranslate2_writes_unrounded(models, work
     assert same.count(True) >= 8, same
 
 
-def test_expected_words_are_believed_only_where_they_were_said(whisper, piper):
-    speech = say(piper, TURNS)
+def test_expected_words_are_believed_only_where_they_were_said(whisper):
+    speech = questions()[1].open().read()  # a recording: of a voice made anew each time, one word or other is a tie
     alone = hear(whisper, speech).text
-    for expected in (alone, "Please turn on the", "Nobody said anything of the kind.", "<|endoftext|>", " "):
-        assert rate([(alone, hear(whisper, speech, expected=expected).text)]) == 0
+    assert rate([(questions()[1].text, alone)]) == 0
+    for expected in (alone, "What is the capital", "Nobody said anything of the kind.", "<|endoftext|>", " "):
+        assert hear(whisper, speech, expected=expected).text == alone
 
 
 def test_known_words_are_heard(whisper, piper):
