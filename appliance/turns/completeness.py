@@ -15,6 +15,8 @@ LANGUAGES = ("en", "de", "es", "fr", "it")
 _WORD = re.compile(r"[^\W_]+(?:['’-][^\W_]+)*")
 _DIGITS = re.compile(r"\d+$")
 _TRAILING = re.compile(r"(?:\.\.+|…|[,;:–—-])[\s\"'”»]*$")
+_COMMA = re.compile(r"\w,[\s\"'”»]*$")
+_SHORT = 4  # words
 _STOP = re.compile(r"[.!。][\s\"'”»)]*$")
 _INSIDE = re.compile(r"[,.;:]\s*\w")
 _QUESTION = re.compile(r"\?[\s\"'”»)]*$")
@@ -88,7 +90,9 @@ def read(text: str, language: str = "en", *, asked: bool = False, dictating: boo
     opens = words[0] in lex.asks
     question = melody or (opens and len(words) >= 3)
     closed = any(f"{word} {words[-1]}" in lex.closed for word in words[:-1])
-    trailing = bool(_TRAILING.search(text))
+    asked_short = opens and 3 <= len(words) <= _SHORT and words[0] not in lex.if_ and not _INSIDE.search(text)
+    # A comma behind a short question is the transcriber's: "who wrote Hamlet," wants nothing more.
+    trailing = bool(_TRAILING.search(text)) and not (asked_short and _COMMA.search(text))
     answer = not trailing and (" ".join(words) in lex.answers or (len(set(words)) == 1 and words[0] in lex.answers))
     whole = answer or closed
     # A question may end in "for" or "about", and in "need" or "want" when it is long enough to have an object.
