@@ -1,4 +1,4 @@
-"""Cuts an ONNX model in two at a tensor, on the bytes themselves, so that no onnx package is needed.
+"""Cuts an ONNX model in two at a tensor, on the bytes themselves: it is done at each start, and most stays as it is.
 
 Owns the few fields of the protobuf wire format that this takes: a model is a list of fields, its graph another,
 and nodes name what they read and write. Knows nothing of what the model does.
