@@ -10,6 +10,7 @@ with them. (54 recorded clips: the words 11 and 22 % sooner than with times thro
 """
 
 import json
+import logging
 import re
 import time
 from dataclasses import dataclass, replace
@@ -28,6 +29,8 @@ from appliance.engines.whisper_decoder import Decoder, Drawn, Memory
 from appliance.engines.whisper_vocabulary import Vocabulary
 from appliance.engines.worker import Worker
 from appliance.errors import Cancelled, EngineError, MissingError, ModelFileError
+
+_log = logging.getLogger(__name__)
 
 WIDE_S = 30.0  # what whisper was trained on; the widest window there is
 _TOKENS_MOST = 224  # half of the decoder's positions
@@ -326,7 +329,8 @@ def _decoder(folder: Path, settings: WhisperSettings, vocabulary: Vocabulary) ->
         return None
     try:
         return Decoder(folder, threads=settings.threads, no_speech=vocabulary.no_speech)
-    except (ValueError, KeyError, OSError, ModelFileError):
+    except (ValueError, KeyError, OSError, ModelFileError) as error:
+        _log.warning("whisper decodes with CTranslate2 alone, which is slower: %s", error)
         return None
 
 
