@@ -39,11 +39,24 @@ def test_made_once_and_again_only_when_it_was_touched(source: Path) -> None:
 
 
 def test_another_source_of_the_same_name_gets_weights_of_its_own(source: Path) -> None:
-    first = fast_weights(source, "q4_0")
+    first = fast_weights(source, "q8_0")
     write_stamp(source, "0" * 64)  # as if another file had been pulled and checked
-    assert made(source, "q4_0") is None
-    assert fast_weights(source, "q4_0") != first
+    assert made(source, "q8_0") is None
+    assert fast_weights(source, "q8_0") != first
     assert not first.exists()
+
+
+def test_another_recipe_takes_the_place_of_the_one_before(source: Path) -> None:
+    retired = source.with_name(f".{source.stem}.q4_0.{'0' * 12}.0.3.36.gguf")
+    beside = source.with_name(f".{source.stem}.v2.q8_0.{'0' * 12}.0.3.36.gguf")  # made of model.v2.gguf
+    for path in (retired, beside):
+        path.write_bytes(b"GGUF")
+    small = fast_weights(source, "iq4_nl")
+    large = fast_weights(source, "q8_0")
+    assert large.stat().st_size > 1.3 * read_geometry(source).weights_bytes
+    assert not retired.exists()
+    assert not small.exists()
+    assert beside.exists()
 
 
 def test_where_it_cannot_be_made_the_file_itself_is_used_and_it_is_said(

@@ -6,7 +6,7 @@ Owns names, defaults and their limits. It does not know where they come from.
 from dataclasses import dataclass
 
 KV_TYPES = ("f16", "q8_0", "q4_0")
-REQUANTISE = ("", "q8_0", "q4_0")
+REQUANTISE = ("", "q8_0", "iq4_nl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class LlamaSettings:
     share_tokens: int = 2048
     sessions: int = 4
     max_open: int = 64  # sessions that may exist, parked ones included
-    requantise: str = ""  # on a processor: "q8_0" or "q4_0" makes the weights anew in types it multiplies quickly
+    requantise: str = ""  # on a processor: "q8_0" or "iq4_nl" makes the weights anew in types it multiplies quickly
     kv_type: str = "f16"
     flash_attention: bool = True
     gpu_layers: int = 0
@@ -52,4 +52,4 @@ class LlamaSettings:
 
     def __post_init__(self) -> None:
         if self.requantise not in REQUANTISE:
-            raise ValueError(f"requantise is empty, q8_0 or q4_0, not {self.requantise!r}")
+            raise ValueError(f"requantise is empty, q8_0 or iq4_nl, not {self.requantise!r}")
