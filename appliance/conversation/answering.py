@@ -135,6 +135,7 @@ class Answering:
     def _record(self, heard: str, spoken: str, interrupted: bool) -> TurnRecord:
         attempt, stamps, player = self.attempt, self.attempt.stamps, self._desk.player
         seconds = (stamps.last_token or 0.0) - (stamps.first_token or 0.0)
+        written = attempt.tokens - max(1, attempt.recalled)  # after the first
         return TurnRecord(
             session=self._desk.session,
             turn=self.hearing.turn,
@@ -148,7 +149,7 @@ class Answering:
             end_reason=self._reason,
             tokens=attempt.tokens,
             ttft_ms=ms(stamps.thinking, stamps.first_token) if stamps.thinking and stamps.first_token else None,
-            tokens_per_s=(attempt.tokens - 1) / seconds if seconds > 0 and attempt.tokens > 1 else None,
+            tokens_per_s=written / seconds if seconds > 0 and written > 0 else None,
             starvation_ms=player.starvation_ms,
             barge_in_ms=self.cut_ms if interrupted else None,
             speculation=self._ledger(),
@@ -173,7 +174,7 @@ class Answering:
         return Speculation(
             tries=self.hearing.tries_ahead + held,
             held=held,
-            wasted_tokens=self.hearing.wasted_tokens,
+            wasted_tokens=max(0, self.hearing.wasted_tokens - attempt.recalled),
             spoken_tokens=attempt.tokens,
             saved_ms=saved,
         )

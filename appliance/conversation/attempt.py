@@ -76,7 +76,7 @@ class Attempt:
         self.stamps = Stamps(last_speech)
         self.transcript: Transcript | None = None
         self.reply = ""  # cleaned text written so far
-        self.tokens = 0
+        self.tokens = self.recalled = 0  # of the answer; of these, as `Generation.recalled`
         self.skill = ""
         self.turn_end: float | None = None  # the LLM's opinion, once its prompt is evaluated
         self.reading = False  # the LLM reads the words; it has not been asked for an answer
@@ -236,7 +236,7 @@ class Attempt:
         async for piece in generation:
             if stamps.first_token is None:
                 stamps.first_token = piece.at
-                self.turn_end = generation.turn_end
+                self.turn_end, self.recalled = generation.turn_end, generation.recalled
                 desk.bus.publish(
                     events.FirstToken(
                         at=piece.at,

@@ -215,7 +215,7 @@ class Hearing:
             await attempt.abandon()
             if attempt.thought_ahead:
                 self.tries_ahead += 1
-                self.wasted_tokens += attempt.tokens
+                self.wasted_tokens += attempt.tokens - attempt.recalled
 
     def release(self) -> Attempt:
         """The turn is over: hand the attempt on. There must be one."""

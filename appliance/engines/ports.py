@@ -142,6 +142,7 @@ class Generation(Protocol):
     """One answer being written. Iterate once; the iterator ends after the last piece or a cancel."""
 
     prompt_tokens: int  # newly evaluated for this answer; set before the first piece
+    recalled: int  # of the answer's tokens, those an earlier try at the same words had drawn; likewise
     finish: str  # "", then "stop", "length" or "cancelled"
     turn_end: float | None  # the model's own probability mass that the user's words are complete
 
@@ -162,7 +163,7 @@ class ChatSession(Protocol):
 
     The engine keeps the tokens of settled turns in the KV cache and evaluates only what is new. Until
     `settle`, `generate` and `anticipate` may be called again with other words: the KV is trimmed to the common
-    prefix and nothing of the earlier words remains.
+    prefix and nothing of the earlier words remains. With the same words an answer goes on where it was dropped.
     """
 
     async def anticipate(self, words: str) -> float | None:

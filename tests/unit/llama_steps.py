@@ -29,6 +29,7 @@ class Stream:
     """What the thread sees of an answer's client."""
 
     prompt_tokens: int = 0
+    recalled: int = 0
     turn_end: float | None = None
     cancelled: bool = False
     paused: bool = False

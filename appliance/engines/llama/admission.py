@@ -31,7 +31,7 @@ class Admission:
     def admit(self, seat: Seat, job: Job) -> bool:
         """Give the job a sequence and its worst case in cells. False: not now. Raises TurnFailed: never."""
         cells, patient = self._memory.cells, job.urgency == IDLE
-        longest = job.sampling.max_tokens + len(self._prompts.between) if job.sampling else 0
+        longest = job.sampling.max_tokens - len(job.recalled) + len(self._prompts.between) if job.sampling else 0
         if len(job.want) - seat.borrowed + longest > cells.share and not patient:
             self._refit(seat, job, longest)
         need = len(job.want) - seat.borrowed + longest
@@ -71,6 +71,7 @@ class Admission:
         job.want = job.want[dropped:]
         job.probe = max(0, job.probe - dropped)
         job.words_end -= dropped
+        job.answer_at -= dropped
         job.note_end -= dropped
 
     def shrink(self, seat: Seat, more: int) -> int:

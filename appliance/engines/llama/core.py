@@ -15,11 +15,12 @@ from appliance.engines.llama.history import Summaries
 from appliance.engines.llama.memory import Memory
 from appliance.engines.llama.meter import Meter
 from appliance.engines.llama.prompts import Prompts, pairs
-from appliance.engines.llama.sampling import Sampler, probabilities
+from appliance.engines.llama.sampling import probabilities
 from appliance.engines.llama.scheduler import DRAFT, IDLE, URGENT, Limits, plan
 from appliance.engines.llama.seat import Answered, Job, Seat, TurnFailed, common, finish_waiters
 from appliance.engines.llama.settings import LlamaSettings
-from appliance.engines.llama.stream import LlamaGeneration, TextOut
+from appliance.engines.llama.stream import LlamaGeneration
+from appliance.engines.llama.writer import Writer
 from appliance.engines.ports import Message, Piece, Sampling
 from appliance.errors import ApplianceError, EngineError, NoRoomError
 from appliance.events import LlmStats
@@ -39,6 +40,7 @@ class Core:
         self.summaries = Summaries(self.memory, self.prompts, settings)
         self.meter = Meter()
         self.outbox: list[Delivery] = []
+        self.writer = Writer(self.model, self.prompts.stops, lambda g, piece: self.outbox.append((g, piece, "", None)))
         self.seats: dict[str, Seat] = {}
         self.admission = Admission(self.memory, self.prompts, self.summaries, self.seats, self._give_up)
         self._arrivals = 0
@@ -74,14 +76,15 @@ class Core:
     def generate(self, name: str, words: str, sampling: Sampling, note: str, generation: LlamaGeneration) -> None:
         seat = self._seat(name)
         job = self._job(seat, words, note, URGENT, answering=True)
-        job.sampling, job.generation, job.out = sampling, generation, TextOut(sampling.stop)
-        job.sampler = Sampler(self.model, sampling)
+        job.generation = generation
+        running = seat.job if seat.job is not None and seat.job.drawn else None
+        self.writer.begin(job, sampling, running or seat.tried)
         self._begin(seat, job)
 
     def settle(self, name: str, heard: str | None, reply: str | None) -> None:
         seat = self._seat(name)
         self._end(seat, "cancelled")
-        air, seat.air, seat.draft = seat.air, None, ""
+        air, seat.air, seat.tried, seat.draft = seat.air, None, None, ""
         if heard is not None and heard.strip():
             if reply and reply.strip():
                 seat.turns.append(self.prompts.turn(seat, heard, reply, air))
@@ -152,6 +155,7 @@ class Core:
         if job.generation is not None:
             self.outbox.append((job.generation, None, finish, error))
             seat.air = job
+            seat.tried = job if job.drawn else seat.tried
         job.writing = False
         self.memory.cells.release(seat.name)
         seat.idle_since = time.monotonic()
@@ -189,6 +193,10 @@ class Core:
                 except TurnFailed as failed:
                     self._end(seat, "cancelled", failed.error)
                     continue
+                if job.recalled:
+                    self._recall(seat, job)
+                    if seat.job is None or job.stalled_at is not None:
+                        continue
             if not job.writing and len(job.want) <= len(seat.kv):
                 self._end(seat, "")
                 continue
@@ -290,34 +298,22 @@ class Core:
 
     def _draw(self, seat: Seat, job: Job, row: Floats, now: float) -> None:
         """One token of an answer."""
-        assert job.sampling is not None
         if not job.writing:
             job.writing = True
-            job.out = job.out or TextOut(job.sampling.stop)
-            job.sampler = job.sampler or Sampler(self.model, job.sampling)
-            if job.generation is not None:
+            if job.generation is not None and not job.drawn:
                 job.generation.prompt_tokens = job.evaluated
-        assert job.sampler is not None
-        assert job.out is not None
-        token = job.sampler.draw(row)
-        if self.model.ends(token) or token in self.prompts.stops:
-            self._emit(job, job.out.add(b"", last=True), 0, now)
-            self._end(seat, "stop")
-            return
-        job.drawn.append(token)
-        job.next = token
-        full = len(job.drawn) >= job.sampling.max_tokens
-        self._emit(job, job.out.add(self.model.piece(token), last=full), 1, now)
-        if job.out.stopped or full:
-            self._end(seat, "stop" if job.out.stopped else "length")
+        if finish := self.writer.draw(job, row, now):
+            self._end(seat, finish)
 
-    def _emit(self, job: Job, text: str, tokens: int, now: float) -> None:
-        if job.sink is not None:
-            job.sink(text)
-        elif job.generation is not None and (text or tokens):
-            job.pieces += 1
-            job.halted = job.generation.halt is not None and job.generation.halt(text)
-            self.outbox.append((job.generation, Piece(text, tokens, now), "", None))
+    def _recall(self, seat: Seat, job: Job) -> None:
+        """What an earlier try at this prompt has drawn is said first; evaluating it again is quick or not needed."""
+        now = time.monotonic()
+        finish = self.writer.recall(job, now)
+        self.memory.trim(seat, len(job.want) - 1)
+        if finish:
+            self._end(seat, finish)
+        else:
+            self._pause(job, now)
 
     def _reap(self) -> None:
         """Cancelled answers end here, at the step boundary; unread ones pause, and end when nobody comes."""
@@ -328,15 +324,19 @@ class Core:
                 continue
             if job.generation.cancelled:
                 self._end(seat, "cancelled")
-            elif job.unread(self.settings.unread_pieces):
-                job.stalled_at = job.stalled_at or now
-                job.generation.paused = True
-                if not job.unread(self.settings.unread_pieces):
-                    job.stalled_at = None  # it was read in between, before it could know that it must wake us
-                elif now - job.stalled_at >= self.settings.stall_s:
-                    self._end(seat, "cancelled")
-            else:
-                job.stalled_at, job.generation.paused = None, False
+                continue
+            self._pause(job, now)
+            if job.stalled_at is not None and now - job.stalled_at >= self.settings.stall_s:
+                self._end(seat, "cancelled")
+
+    def _pause(self, job: Job, now: float) -> None:
+        """Stall an answer whose client must read first, or go on with it."""
+        if job.generation is None:
+            return
+        held = job.generation.paused = job.unread(self.settings.unread_pieces)
+        # It may have been read in between, before it could know that it must wake us.
+        held = held and job.unread(self.settings.unread_pieces)
+        job.stalled_at = (job.stalled_at or now) if held else None
 
     # -- faults --------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ checked alone first; only a rejected one makes the grammar look over the whole v
 
 import ctypes
 from collections import deque
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,12 @@ class Sampler:
             self._grammar.accept(token)
         self._recent.append(token)
         return token
+
+    def recall(self, tokens: Sequence[int]) -> None:
+        """Be as if `tokens` had been drawn; not for answers with a grammar, which has no memory of them."""
+        self._recent.extend(tokens)
+        if self._sampling.temperature > 0:
+            self._random.random(len(tokens))
 
     def close(self) -> None:
         if self._grammar is not None:

@@ -45,6 +45,8 @@ class Job:
     out: TextOut | None = None
     sink: Callable[[str], None] | None = None  # takes the text of an answer that nobody streams
     done: Callable[[], None] | None = None  # called when an idle job came to its natural end
+    answer_at: int = 0  # tokens of `want` up to where the answer begins; behind them those of an earlier try
+    recalled: list[int] = field(default_factory=list)  # the end of `want`, not yet said anew
     drawn: list[int] = field(default_factory=list)
     pieces: int = 0
     next: int = -1
@@ -71,6 +73,7 @@ class Seat:
     open_words: str = ""  # settled words that nobody answered; the next words continue them
     job: Job | None = None
     air: Job | None = None  # the last answer given, until settled
+    tried: Job | None = None  # the last answer of which something was drawn, until settled
     opinion: tuple[int, float] | None = None  # (tokens in the KV up to the last word, end-of-turn mass)
     draft: str = ""  # wording that lies in the KV for the turn in the air
     idle_since: float = 0.0

@@ -17,7 +17,7 @@ class LlamaGeneration:
 
     def __init__(self, wake: Callable[[], None], halt: Halt | None = None) -> None:
         self.halt = halt
-        self.prompt_tokens = 0
+        self.prompt_tokens = self.recalled = 0
         self.finish = ""
         self.turn_end: float | None = None
         self.loop = asyncio.get_running_loop()
