@@ -21,8 +21,7 @@ from appliance.conversation.desk import Conduct, Desk, Engines
 from appliance.engines.kokoro import Kokoro
 from appliance.engines.llama.engine import Llama
 from appliance.engines.llama.fallback import FallbackModel
-from appliance.engines.llama.requantise import fast_weights
-from appliance.engines.llama.settings import LlamaSettings
+from appliance.engines.llama.requantise import fast_weights, made
 from appliance.engines.piper import Piper
 from appliance.engines.ports import LanguageModel, Sampling, Transcriber
 from appliance.engines.silero import SileroVad
@@ -95,10 +94,10 @@ class Appliance:
                 vad = group.create_task(load(self._load_vad))
                 end_of_turn = group.create_task(load(self._load_end_of_turn))
                 whisper = group.create_task(load(self._load_whisper, models.asr))
-                llama = group.create_task(self._load_llama(models.llm))
+                llama = group.create_task(self._load_llama(models.llm, progress))
                 voice = group.create_task(load(self._load_voice))
                 whisper_small = group.create_task(load(self._load_whisper, models.asr_small))
-                llama_small = group.create_task(self._load_llama(models.llm_small))
+                llama_small = group.create_task(self._load_llama(models.llm_small, progress))
         except* ApplianceError as failed:
             raise first_of(failed) from None
         if whisper.result() is None or llama.result() is None:
@@ -240,23 +239,23 @@ class Appliance:
             return None
         return Whisper(self._shelf.folder(model), self.config.asr, self._workers["asr"], self._workers["partial"])
 
-    async def _load_llama(self, model: str) -> Llama | None:
+    async def _load_llama(self, model: str, progress: Callable[[str], None]) -> Llama | None:
         if not model:
             return None
         settings = self.config.llm
-        notices: list[str] = []
-        path = await asyncio.to_thread(self._weights, model, settings, notices.append)
-        for notice in notices:
-            self._notice(notice)
+        path = await asyncio.to_thread(self._shelf.path, model)
+        if settings.requantise and not settings.gpu_layers:
+            if made(path, settings.requantise) is None:
+                progress("making the language model's weights anew for this processor, once")
+            notices: list[str] = []
+            path = await asyncio.to_thread(fast_weights, path, settings.requantise, notices.append)
+            for notice in notices:
+                self._notice(notice)
         if settings.park_dir == "":
             settings = replace(settings, park_dir=str(default_path().with_name("parked") / model))
         llama = Llama(path, settings, on_stats=self.bus.publish, on_notice=self._notice)
         await llama.start()
         return llama
-
-    def _weights(self, model: str, settings: LlamaSettings, say: Callable[[str], None]) -> Path:
-        path = self._shelf.path(model)
-        return path if settings.gpu_layers else fast_weights(path, settings.requantise, say)
 
     def _notice(self, message: str) -> None:
         self.bus.publish(Notice(at=self.clock.now(), level="warning", message=message))

@@ -30,12 +30,21 @@ class Talk:
     keep: bool = True
 
 
-async def hold(config: Config, talk: Talk, tell: Callable[[TurnRecord], None]) -> list[TurnRecord]:
-    """Start the appliance, hold the conversation, stop. `tell` gets each turn as it ends."""
-    async with Appliance(config) as box:
+async def hold(
+    config: Config,
+    talk: Talk,
+    tell: Callable[[TurnRecord], None],
+    progress: Callable[[str], None] = lambda _: None,
+) -> list[TurnRecord]:
+    """Start the appliance, hold the conversation, stop. `tell` gets each turn as it ends, `progress` the stages of the start."""
+    box = Appliance(config)
+    try:
+        await box.start(progress)
         if talk.keep:
             box.keep(talk.db)
         return await hold_in(box, talk, tell)
+    finally:
+        await box.stop()
 
 
 async def hold_in(

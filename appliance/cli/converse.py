@@ -87,7 +87,7 @@ def _converse(
 
         records = asyncio.run(with_screen(config, talk))
     else:
-        records = asyncio.run(hold(config, talk, printer.turn))
+        records = asyncio.run(hold(config, talk, printer.turn, lambda stage: print(f"{stage} …", file=sys.stderr)))
     printer.end(records, out)
     if not records:
         print("note: no speech was heard", file=sys.stderr)
