@@ -36,7 +36,7 @@ async def hold(
     tell: Callable[[TurnRecord], None],
     progress: Callable[[str], None] = lambda _: None,
 ) -> list[TurnRecord]:
-    """Start the appliance, hold the conversation, stop. `tell` gets each turn as it ends, `progress` the stages of the start."""
+    """Start the appliance, hold the conversation, stop. `progress` gets the stages of the start, `tell` each turn."""
     box = Appliance(config)
     try:
         await box.start(progress)

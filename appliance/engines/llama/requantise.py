@@ -44,7 +44,7 @@ _RECIPES = {
 
 def fast_weights(source: Path, recipe: str, say: Callable[[str], None] = lambda _: None) -> Path:
     """The file to load for `source`, whose hash has been checked: its weights in `recipe`, made now if they are not
-    there (half a minute to two for half a billion weights). Where that fails, `source` itself, and `say` gets the reason.
+    there (half a minute to two for half a billion). Where that fails, `source` itself, and `say` gets the reason.
     """
     target = _target(source, recipe)
     if target is None or made(source, recipe) is not None:
