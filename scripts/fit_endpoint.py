@@ -53,7 +53,7 @@ BELIEFS = {
 NAMES = tuple(BELIEFS)
 
 # What words and the model's opinion take on two cores, ms (BENCHMARKS.md).
-COSTS = {"starter": Costs(draft_ms=130.0, llm_ms=110.0), "tiny": Costs(draft_ms=65.0, llm_ms=60.0)}
+COSTS = {"starter": Costs(), "tiny": Costs(draft_ms=45.0, llm_ms=40.0)}
 # Factors on the fitted weights, in the order in which they are tried, and the slope of the wait. Few and coarse: the
 # fit half has 250 turns, and what more freedom gained there was lost on the other half. The audio score never counts
 # for less than a fifth: on synthetic pauses it is near chance, on people's it is not.

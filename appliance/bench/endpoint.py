@@ -29,12 +29,12 @@ HORIZON_MS = 3_500.0  # as long as the corpus's tails
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Time from asking to answer, in ms, on the machine that is simulated; the default is two cores."""
+    """Time from asking to answer, in ms, on the machine that is simulated; the default is two cores with VNNI."""
 
-    audio_ms: float = 55.0  # a look at 4 s of audio, beside a draft
-    stock_ms: float = 110.0  # a look at 8 s
-    draft_ms: float = 130.0  # whisper base
-    llm_ms: float = 110.0
+    audio_ms: float = 25.0  # a look at 4 s of audio, beside a draft
+    stock_ms: float = 50.0  # a look at 8 s
+    draft_ms: float = 80.0  # whisper base
+    llm_ms: float = 60.0
     fade_ms: float = 40.0  # by which the level finds a pause before the traces' gate does, see turns.fade
 
 

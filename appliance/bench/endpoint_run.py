@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from appliance.bench import endpoint as sim
+from appliance.bench.endpoint_costs import measured, some
 from appliance.bench.quiet import COMMANDS, commands, heard, quiet, short_answers
 from appliance.bench.traces import Cache, Ears, Studio, Trace, listen, turns
 from appliance.config import Config
@@ -73,26 +74,27 @@ def load(config: Config, shelf: Shelf | None = None) -> Rig:
     missing = shelf.missing(models_needed(config))
     if missing:
         shelf.path(missing[0])
-    hear, speak = Worker("hear"), Worker("speak")
+    hear, look, speak = Worker("hear"), Worker("look"), Worker("speak")
     cache = cache_of(config)
 
     def voice(speaker: str) -> Synthesizer:
         if speaker == "joe":
-            return Piper(shelf.path(PIPER), config.piper, speak)
+            # Without its noise the voice says the same twice: the corpus is the same wherever it is made.
+            return Piper(shelf.path(PIPER), replace(config.piper, noise_scale=0.0, noise_w=0.0), speak)
         # Every Kokoro voice speaks American here, so that the corpus is the same whatever espeak-ng knows.
         settings = replace(config.kokoro, voice=speaker, language="en-us")
         return Kokoro(shelf.path(KOKORO), shelf.folder(VOICES), settings, speak)
 
     return Rig(
         SileroVad(shelf.path(config.models.vad), hear),
-        SmartTurn(shelf.path(config.models.end_of_turn), hear, config.end_of_turn),
-        SmartTurn(shelf.path(config.models.end_of_turn), hear, replace(config.end_of_turn, seconds=8.0)),
+        SmartTurn(shelf.path(config.models.end_of_turn), look, config.end_of_turn),
+        SmartTurn(shelf.path(config.models.end_of_turn), look, replace(config.end_of_turn, seconds=8.0)),
         Whisper(shelf.folder(config.models.asr), config.asr, hear),
         Llama(shelf.path(config.models.llm), replace(config.llm, sessions=1, share_tokens=512)),
         Studio(cache, voice),
         cache,
         shelf,
-        (hear, speak),
+        (hear, look, speak),
     )
 
 
@@ -117,6 +119,17 @@ async def fill(rig: Rig, tell: Tell, *, limit: int = 0, kept: bool = False) -> l
         found.append(trace)
         tell("listening to the corpus", i + 1, len(todo))
     return found
+
+
+async def costs_here(rig: Rig, traces: Sequence[Trace], tell: Tell) -> sim.Costs:
+    """What the engines take on this machine, at pauses of the corpus."""
+    makers = dict(await asyncio.to_thread(lambda: list(turns(rig.shelf.folder, rig.studio.speak))))
+    chosen = some(traces, "en")
+    tell("measuring the engines", 0, 1)
+    pauses = [(await asyncio.to_thread(makers[trace.id]), pause) for trace, pause in chosen if trace.id in makers]
+    costs = await measured(pauses, rig.ears())
+    tell("measuring the engines", 1, 1)
+    return costs
 
 
 async def hush(rig: Rig, tell: Tell) -> dict[str, Any]:
@@ -198,19 +211,31 @@ def report(traces: Sequence[Trace], config: Config, costs: sim.Costs) -> dict[st
         "turns": {"report": len(half), "fit": len(traces) - len(half), "human": len(human)},
         "pauses_inside": sum(not t.is_end(p) for t in traces for p in t.pauses),
         "ends": sum(any(t.is_end(p) for p in t.pauses) for t in traces),
-        "costs_ms": {"audio": costs.audio_ms, "stock": costs.stock_ms, "draft": costs.draft_ms, "llm": costs.llm_ms},
+        "costs_ms": {
+            name: round(value)
+            for name, value in zip(
+                ("audio", "stock", "draft", "llm"),
+                (costs.audio_ms, costs.stock_ms, costs.draft_ms, costs.llm_ms),
+                strict=True,
+            )
+        },
         "looks_per_s": round(sim.looks_per_second(human, Endpoint(settings), costs), 2),
         "looks_per_s_synthetic": round(sim.looks_per_second(synthetic, Endpoint(settings), costs), 2),
     }
 
 
-async def run(config: Config, costs: sim.Costs, tell: Tell, *, limit: int = 0, kept: bool = False) -> dict[str, Any]:
-    """The whole benchmark. Raises UsageError when nothing is kept and nothing may be asked."""
+async def run(
+    config: Config, given: dict[str, float], tell: Tell, *, limit: int = 0, kept: bool = False
+) -> dict[str, Any]:
+    """The whole benchmark; costs that are not `given` (by their names in `Costs`) are measured. Raises UsageError when
+    nothing is kept and nothing may be asked.
+    """
     rig = await asyncio.to_thread(load, config)
     try:
         traces = await fill(rig, tell, limit=limit, kept=kept)
         if not traces:
             raise UsageError("no turn has been listened to yet", "leave out --kept")
+        costs = replace(await costs_here(rig, traces, tell), **given)
         quiet_set = {**await hush(rig, tell), **await yes_or_no(rig, config, costs)}
         cost = await look_cost_ms(rig)
     finally:

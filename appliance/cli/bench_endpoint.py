@@ -13,21 +13,24 @@ def endpoint(
     config: Annotated[Path | None, typer.Option(metavar="FILE", help="A TOML file instead of a tier.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="So many turns only; 0: the whole corpus.")] = 0,
     kept: Annotated[bool, typer.Option("--kept", help="Only turns that an earlier run listened to.")] = False,
-    audio_ms: Annotated[float, typer.Option(help="Simulated: an end-of-turn score is ready after.")] = 55.0,
-    draft_ms: Annotated[float, typer.Option(help="Simulated: a draft transcript is ready after.")] = 130.0,
-    llm_ms: Annotated[float, typer.Option(help="Simulated: the model's opinion, after the draft.")] = 110.0,
+    audio_ms: Annotated[float | None, typer.Option(help="An end-of-turn score is ready after; else as here.")] = None,
+    stock_ms: Annotated[float | None, typer.Option(help="Stock's score is ready after; else as here.")] = None,
+    draft_ms: Annotated[float | None, typer.Option(help="A draft transcript is ready after; else as here.")] = None,
+    llm_ms: Annotated[float | None, typer.Option(help="The model's opinion after the draft; else as here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Only the JSON line.")] = False,
 ) -> None:
     """Compare voice activity alone, stock smart-turn and this policy on a corpus of pauses and ends.
 
     The first run speaks and listens to about 500 turns, which takes half an hour on two cores; what was heard is
-    kept in the cache folder, and a run that was stopped goes on where it was.
+    kept in the cache folder, and a run that was stopped goes on where it was. What looks, words and opinion take is
+    measured on this machine, and each way pays for it.
+
+    Example: appliance bench endpoint --tier tiny
     """
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from appliance.bench import endpoint_run
-    from appliance.bench.endpoint import Costs
     from appliance.config import load
 
     settings = load(config, None if config else tier)
@@ -41,8 +44,9 @@ def endpoint(
                 tasks[what] = bars.add_task(what, total=total)
             bars.update(tasks[what], completed=done)
 
-        costs = Costs(audio_ms=audio_ms, draft_ms=draft_ms, llm_ms=llm_ms)
-        result = asyncio.run(endpoint_run.run(settings, costs, tell, limit=limit, kept=kept))
+        named = {"audio_ms": audio_ms, "stock_ms": stock_ms, "draft_ms": draft_ms, "llm_ms": llm_ms}
+        given = {name: value for name, value in named.items() if value is not None}
+        result = asyncio.run(endpoint_run.run(settings, given, tell, limit=limit, kept=kept))
     if not as_json:
         _table(console, result)
     print(json.dumps(result))
