@@ -44,6 +44,7 @@ _PHANTOMS = re.compile(
     r"|subtítulos.*|grazie( per la visione.*)?|sottotitoli.*)"
 )
 
+_DOUBTED = "no speech"  # words that were hardly believed
 _REPEATED, _ENDLESS = "repetition", "endless repetition"  # the second ran into the token bound
 
 
@@ -162,13 +163,15 @@ class Whisper:
         heard = self._decode(audio, language, given, cancel)
         looped = heard.reason in (_REPEATED, _ENDLESS)
         unsure = not heard.reason and heard.logprob < self.settings.again_logprob
-        if looped or (unsure and not quick):
+        doubted = heard.reason == _DOUBTED
+        if looped or ((unsure or doubted) and not quick):
             _go_on(cancel)
             again = self._decode(audio, heard.language, given, cancel, again=True)
             again = replace(again, language_sure=heard.language_sure)
             if again.reason == _REPEATED:  # in both windows, and it ended: people do say "no, no, no, no, no"
                 again = replace(again, reason="")
-            if looped or (not again.reason and again.logprob > heard.logprob):
+            same = utterance.words(again.text) == utterance.words(heard.text)
+            if looped or (not again.reason and (same if doubted else again.logprob > heard.logprob)):
                 heard = again
         return replace(heard, text="") if heard.reason else heard
 
@@ -225,7 +228,7 @@ class Whisper:
             text = utterance.once(text) or text  # somebody said "no", and the decoder found no end of it
         reason = self._guard(text, seconds, no_speech, ran_out=ran_out)
         if not reason and doubtful and no_speech - logprob > settings.doubt_most_timed:
-            reason = "no speech"
+            reason = _DOUBTED
         return Transcript(text, language, no_speech, logprob, len(drawn.ids), reason=reason, language_sure=sure)
 
     def _encode(self, inputs: Features, seconds: float, *, whole: bool) -> "_Encoded":
@@ -270,7 +273,7 @@ class Whisper:
         if not said:
             return "no words"
         if no_speech > settings.phantom_no_speech and _PHANTOMS.fullmatch(" ".join(said)):
-            return "no speech"
+            return "phantom"
         if utterance.repeats(text):
             return _ENDLESS if ran_out else _REPEATED
         if len(said) > 3 + settings.words_per_s_most * seconds:
