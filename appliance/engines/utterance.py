@@ -5,11 +5,14 @@ Pure: numbers and words in, decisions out. Knows nothing of whisper's vendor; th
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
-from appliance.engines.ports import RATE, Audio
+from appliance.engines.ports import RATE, Audio, Transcript
 
+DOUBTED = "no speech"  # there are words, and they are hardly believed
+REPEATED, ENDLESS = "repetition", "endless repetition"  # the second ran into the token bound
 _WORD = re.compile(r"[^\W_]+(?:['’][^\W_]+)*")
 _FRAME = RATE // 50  # 20 ms: the grain of level measurements
 
@@ -41,6 +44,26 @@ def cut(audio: Audio, *, most_s: float, search_s: float) -> Iterator[tuple[int, 
         yield start, end
         start = end
     yield start, len(audio)
+
+
+def wants_second_look(heard: Transcript, least_logprob: float, *, quick: bool) -> bool:
+    """Whether a transcript should be made again, wider: it loops or, unless `quick`, is unsure or doubted."""
+    unsure = heard.reason == DOUBTED or (not heard.reason and heard.logprob < least_logprob)
+    return heard.reason in (REPEATED, ENDLESS) or (unsure and not quick)
+
+
+def believed(heard: Transcript, again: Transcript) -> Transcript:
+    """What to go by after a second look.
+
+    A loop is never kept, but what repeats itself in both looks and comes to an end was said so: "no, no, no, no, no".
+    Doubted words stand when they are heard again, without doubt; unsure ones give way to likelier ones.
+    """
+    if again.reason == REPEATED:
+        again = replace(again, reason="")
+    if heard.reason in (REPEATED, ENDLESS):
+        return again
+    better = words(again.text) == words(heard.text) if heard.reason == DOUBTED else again.logprob > heard.logprob
+    return again if better and not again.reason else heard
 
 
 def words(text: str) -> list[str]:

@@ -44,9 +44,6 @@ _PHANTOMS = re.compile(
     r"|subtítulos.*|grazie( per la visione.*)?|sottotitoli.*)"
 )
 
-_DOUBTED = "no speech"  # words that were hardly believed
-_REPEATED, _ENDLESS = "repetition", "endless repetition"  # the second ran into the token bound
-
 
 @dataclass(frozen=True, slots=True)
 class WhisperSettings:
@@ -161,18 +158,10 @@ class Whisper:
         if quiet:
             return Transcript("", language or "en", no_speech=1.0, reason=quiet)
         heard = self._decode(audio, language, given, cancel)
-        looped = heard.reason in (_REPEATED, _ENDLESS)
-        unsure = not heard.reason and heard.logprob < self.settings.again_logprob
-        doubted = heard.reason == _DOUBTED
-        if looped or ((unsure or doubted) and not quick):
+        if utterance.wants_second_look(heard, self.settings.again_logprob, quick=quick):
             _go_on(cancel)
             again = self._decode(audio, heard.language, given, cancel, again=True)
-            again = replace(again, language_sure=heard.language_sure)
-            if again.reason == _REPEATED:  # in both windows, and it ended: people do say "no, no, no, no, no"
-                again = replace(again, reason="")
-            same = utterance.words(again.text) == utterance.words(heard.text)
-            if looped or (not again.reason and (same if doubted else again.logprob > heard.logprob)):
-                heard = again
+            heard = utterance.believed(heard, replace(again, language_sure=heard.language_sure))
         return replace(heard, text="") if heard.reason else heard
 
     def _too_quiet(self, audio: Audio) -> str:
@@ -228,7 +217,7 @@ class Whisper:
             text = utterance.once(text) or text  # somebody said "no", and the decoder found no end of it
         reason = self._guard(text, seconds, no_speech, ran_out=ran_out)
         if not reason and doubtful and no_speech - logprob > settings.doubt_most_timed:
-            reason = _DOUBTED
+            reason = utterance.DOUBTED
         return Transcript(text, language, no_speech, logprob, len(drawn.ids), reason=reason, language_sure=sure)
 
     def _encode(self, inputs: Features, seconds: float, *, whole: bool) -> "_Encoded":
@@ -275,7 +264,7 @@ class Whisper:
         if no_speech > settings.phantom_no_speech and _PHANTOMS.fullmatch(" ".join(said)):
             return "phantom"
         if utterance.repeats(text):
-            return _ENDLESS if ran_out else _REPEATED
+            return utterance.ENDLESS if ran_out else utterance.REPEATED
         if len(said) > 3 + settings.words_per_s_most * seconds:
             return "too many words"
         return ""

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from appliance.bench.asr import errors, normalised, rate
 from appliance.engines import utterance
-from appliance.engines.ports import RATE
+from appliance.engines.ports import RATE, Transcript
 
 
 @pytest.mark.parametrize(("speech", "window"), [(0.3, 6.0), (3.0, 6.0), (3.1, 6.5), (10.0, 13.0), (27.5, 30.0)])
@@ -86,3 +86,41 @@ def test_words_that_count_as_the_same(a, b):
 def test_word_errors():
     assert errors("a b c".split(), "a x c d".split()) == 2
     assert rate([("one two three four", "1 2 3"), ("yes", "yes")]) == pytest.approx(20.0)
+
+
+def _heard(text: str, reason: str = "", logprob: float = -0.3) -> Transcript:
+    return Transcript(text, "en", logprob=logprob, reason=reason)
+
+
+@pytest.mark.parametrize(
+    ("heard", "quick", "wanted"),
+    [
+        (_heard("Yes."), False, False),
+        (_heard("Yes.", logprob=-0.9), False, True),
+        (_heard("Yes.", logprob=-0.9), True, False),
+        (_heard("Yes.", utterance.DOUBTED), False, True),
+        (_heard("Yes.", utterance.DOUBTED), True, False),
+        (_heard("Thank you.", "phantom"), False, False),
+        (_heard("help help help", utterance.ENDLESS), True, True),
+    ],
+)
+def test_who_gets_a_second_look(heard, quick, wanted):
+    assert utterance.wants_second_look(heard, -0.6, quick=quick) is wanted
+
+
+@pytest.mark.parametrize(
+    ("heard", "again", "text", "reason"),
+    [
+        (_heard("yes", utterance.DOUBTED), _heard("Yes?", logprob=-0.9), "Yes?", ""),
+        (_heard("yes", utterance.DOUBTED), _heard("S"), "yes", utterance.DOUBTED),
+        (_heard("yes", utterance.DOUBTED), _heard("Yes.", utterance.DOUBTED), "yes", utterance.DOUBTED),
+        (_heard("a ten", logprob=-0.9), _heard("attend", logprob=-0.4), "attend", ""),
+        (_heard("a ten", logprob=-0.9), _heard("attend", logprob=-1.0), "a ten", ""),
+        (_heard("help help", utterance.ENDLESS), _heard("Help.", logprob=-2.0), "Help.", ""),
+        (_heard("no, no, no", utterance.ENDLESS), _heard("no, no, no", utterance.REPEATED), "no, no, no", ""),
+        (_heard("no, no", utterance.REPEATED), _heard("no, no", utterance.ENDLESS), "no, no", utterance.ENDLESS),
+    ],
+)
+def test_what_is_believed_after_it(heard, again, text, reason):
+    found = utterance.believed(heard, again)
+    assert (found.text, found.reason) == (text, reason)
