@@ -19,6 +19,7 @@ from appliance.bench.traces import Cache, Ears, Studio, Trace, listen, turns
 from appliance.config import Config
 from appliance.engines.kokoro import Kokoro
 from appliance.engines.llama.engine import Llama
+from appliance.engines.llama.requantise import fast_weights
 from appliance.engines.piper import Piper
 from appliance.engines.ports import RATE, CancelToken, Synthesizer
 from appliance.engines.silero import SileroVad
@@ -75,7 +76,9 @@ def load(config: Config, shelf: Shelf | None = None) -> Rig:
     if missing:
         shelf.path(missing[0])
     hear, look, speak = Worker("hear"), Worker("look"), Worker("speak")
-    cache = cache_of(config)
+    cache, weights = cache_of(config), shelf.path(config.models.llm)
+    if not config.llm.gpu_layers:
+        weights = fast_weights(weights, config.llm.requantise)
 
     def voice(speaker: str) -> Synthesizer:
         if speaker == "joe":
@@ -90,7 +93,7 @@ def load(config: Config, shelf: Shelf | None = None) -> Rig:
         SmartTurn(shelf.path(config.models.end_of_turn), look, config.end_of_turn),
         SmartTurn(shelf.path(config.models.end_of_turn), look, replace(config.end_of_turn, seconds=8.0)),
         Whisper(shelf.folder(config.models.asr), config.asr, hear),
-        Llama(shelf.path(config.models.llm), replace(config.llm, sessions=1, share_tokens=512)),
+        Llama(weights, replace(config.llm, sessions=1, share_tokens=512)),
         Studio(cache, voice),
         cache,
         shelf,

@@ -29,6 +29,7 @@ class EndpointSettings:
     middle_ms: float = 420.0  # the wait at P(done) = 0.5
     most_ms: float = 1600.0
     unopposed_ms: float = 900.0  # the most where neither the words nor the language model speak against the end
+    answered_ms: float = 350.0  # the most where a yes/no question has a whole answer, however short it sounds
     opposed: float = 0.02  # an llm_score below it speaks against; half of the pauses inside turns have one
     slope: float = 3.0
     kept_done: float = 0.42  # a silence that was held for the end stays one while P(done) is not below this
@@ -42,8 +43,8 @@ class EndpointSettings:
             raise ValueError(f"patience is one of {', '.join(_PATIENCE)}, not {self.patience!r}")
         if not 0 < self.least_ms <= self.middle_ms <= self.most_ms:
             raise ValueError("0 < least_ms <= middle_ms <= most_ms must hold")
-        if self.unopposed_ms < self.least_ms:
-            raise ValueError("least_ms <= unopposed_ms must hold")
+        if min(self.unopposed_ms, self.answered_ms) < self.least_ms:
+            raise ValueError("least_ms <= unopposed_ms and answered_ms must hold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +103,8 @@ class Endpoint:
         unopposed = look.text is not None and not look.text.unfinished
         if look.llm_score is not None:
             unopposed = unopposed and look.llm_score >= settings.opposed
-        most = (settings.unopposed_ms if unopposed else settings.most_ms) * max(1.0, factor)
+        answered = look.yes_no and look.text is not None and look.text.answer > 0 and not look.text.unfinished
+        most = settings.answered_ms if answered else settings.unopposed_ms if unopposed else settings.most_ms
+        most *= max(1.0, factor)
         wait = settings.middle_ms * factor * math.exp(-settings.slope * logit(probability))
         return min(most, max(settings.least_ms, wait)), most

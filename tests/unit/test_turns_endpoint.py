@@ -156,3 +156,17 @@ def test_a_turn_that_was_over_is_taken_back_by_words_that_break_off_and_not_by_p
     assert endpoint.decide(replace(sounds_done, text=plain, over=True)).end
     assert not endpoint.decide(replace(sounds_done, text=broken_off, over=True)).end
     assert not endpoint.decide(replace(sounds_done, text=plain, llm_score=0.001, over=True)).end
+
+
+def test_a_whole_answer_to_a_yes_no_question_does_not_wait_for_its_length() -> None:
+    endpoint = Endpoint(EndpointSettings())
+
+    def waits(words: str, *, yes_no: bool = True) -> float:
+        look = Look(0, 0.9, read(words, asked=True), 0.0228, voiced_ms=320, yes_no=yes_no)
+        return endpoint.decide(look).wait_ms
+
+    assert waits("No.") <= EndpointSettings().answered_ms
+    assert waits("No.", yes_no=False) > 2 * waits("No.")
+    assert waits("No, but") > 2 * waits("No.")
+    patient = Look(0, 0.9, read("No.", asked=True), 0.0228, voiced_ms=320, yes_no=True, patience=3.0)
+    assert endpoint.decide(patient).wait_ms > waits("No.")
