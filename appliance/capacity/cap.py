@@ -33,7 +33,7 @@ class Room:
 
 @dataclass(frozen=True, slots=True)
 class Cap:
-    """`limited_by`: memory, speed, config, llama.cpp or model. `lines` is the sum, one term a line."""
+    """`limited_by`: memory, speed, load test, config, llama.cpp or model. `lines` is the sum, one term a line."""
 
     sessions: int
     limited_by: str

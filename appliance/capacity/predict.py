@@ -63,6 +63,7 @@ class Calibration:
     llm_threads: int = 2  # 0: on a device of its own
     tts_threads: int = 2
     restore_ms: float = 0.0  # to bring a parked session's KV back
+    carried: int | None = None  # sessions that a load test saw the box carry, where it saw more of them fail
 
     def step(self, batch: float) -> float:
         """Ms of a decode step, between and beyond the measured batches along straight lines."""

@@ -40,13 +40,13 @@ async def calibration(box: Appliance, *, path: Path | None = None) -> Calibratio
     if stored is not None:
         return stored
     measured = await measure(box)
-    remember(box, measured, path=path)
+    remember(box.config, measured, path=path)
     return measured
 
 
-def remember(box: Appliance, measured: Calibration, *, path: Path | None = None) -> None:
-    """Store `measured` as the speeds of this box with its settings."""
-    write(path or _default_path(), fingerprint(box.config), measured)
+def remember(config: Config, measured: Calibration, *, path: Path | None = None) -> None:
+    """Store `measured` as the speeds of this box with these settings."""
+    write(path or _default_path(), fingerprint(config), measured)
 
 
 def _default_path() -> Path:

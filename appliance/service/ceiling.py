@@ -1,6 +1,6 @@
 """How many sessions this box may hold with these settings: memory and speed, whichever is smaller.
 
-It joins the memory sum of set-up with the speed limit of a calibration. It loads nothing.
+It joins the memory sum of set-up with the speed limit of a calibration and with what a load test saw. It loads nothing.
 """
 
 from appliance.capacity.cap import Cap, smaller
@@ -23,4 +23,8 @@ def ceiling(config: Config, memory: TierSum, calibration: Calibration) -> Cap:
         f"{objectives.v2v_ms_p95:.0f}, starvation p95 {at.starvation_ms_p95:.0f} ms"
     )
     # One person is always let in: a slow box is slow, not closed.
-    return smaller(memory.cap, Cap(max(1, sessions), "speed", (line,)))
+    limits = [Cap(max(1, sessions), "speed", (line,))]
+    if calibration.carried is not None:
+        seen = f"{calibration.carried:>9}  sessions by load test: with more of them it missed its objective"
+        limits.append(Cap(max(1, calibration.carried), "load test", (seen,)))
+    return smaller(memory.cap, *limits)
