@@ -43,8 +43,8 @@ class EndpointSettings:
             raise ValueError(f"patience is one of {', '.join(_PATIENCE)}, not {self.patience!r}")
         if not 0 < self.least_ms <= self.middle_ms <= self.most_ms:
             raise ValueError("0 < least_ms <= middle_ms <= most_ms must hold")
-        if min(self.unopposed_ms, self.answered_ms) < self.least_ms:
-            raise ValueError("least_ms <= unopposed_ms and answered_ms must hold")
+        if self.unopposed_ms < self.least_ms:
+            raise ValueError("least_ms <= unopposed_ms must hold")
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,9 @@ class Endpoint:
         if look.llm_score is not None:
             unopposed = unopposed and look.llm_score >= settings.opposed
         answered = look.yes_no and look.text is not None and look.text.answer > 0 and not look.text.unfinished
-        most = settings.answered_ms if answered else settings.unopposed_ms if unopposed else settings.most_ms
+        most = settings.unopposed_ms if unopposed else settings.most_ms
+        if answered:
+            most = max(settings.least_ms, settings.answered_ms)
         most *= max(1.0, factor)
         wait = settings.middle_ms * factor * math.exp(-settings.slope * logit(probability))
         return min(most, max(settings.least_ms, wait)), most
