@@ -31,3 +31,5 @@ def test_it_is_remembered_with_the_speeds(tmp_path: Path) -> None:
     remember(config, replace(QUICK, carried=4), path=path)
     assert read(path, fingerprint(config)) == replace(QUICK, carried=4)
     assert read(path, fingerprint(load(tier="starter"))) is None
+    stricter = replace(config, objectives=replace(config.objectives, v2v_ms_p95=500.0))
+    assert read(path, fingerprint(stricter)) is None
