@@ -72,8 +72,8 @@ async def measure(box: Appliance) -> Calibration:
 
 def fingerprint(config: Config) -> str:
     """What the speeds depend on, and what a load test was judged by."""
-    named = (config.models, config.llm, config.objectives)
-    parts = (*map(dataclasses.asdict, named), config.asr.threads, cores())
+    whole = dataclasses.asdict(config)
+    parts = (*(whole[name] for name in ("models", "llm", "objectives")), config.asr.threads, cores())
     return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
 
 
