@@ -129,9 +129,10 @@ class FetchScreen(Step[PullResult]):
             self._result = self._pull(self._watch)
         except Cancelled:
             pass
-        except Exception as error:  # noqa: BLE001  the edge of the thread: raised where it was asked for
+        except Exception as error:  # noqa: BLE001  the edge of the thread: `fetch_on_screen` raises it when the screen has gone
             self.error = error
-        self._ended.set()
+        finally:
+            self._ended.set()
 
     def _watch(self, step: Progress) -> None:
         if self._stop.is_set():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from appliance.engines.llama.core import Core, Delivery
 from appliance.engines.llama.settings import LlamaSettings
@@ -23,7 +23,10 @@ from appliance.events import LlmStats
 
 T = TypeVar("T")
 _COMMANDS = 512
+_FAILED = "the language model failed"
 _log = logging.getLogger(__name__)
+
+_Command = tuple[Callable[[Core], None], Callable[[ApplianceError], None]]  # what to do, and who hears of its failure
 
 
 class Llama:
@@ -45,7 +48,7 @@ class Llama:
         self.settings = settings or LlamaSettings()
         self._on_stats, self._on_notice = on_stats, on_notice
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._commands: deque[Callable[[Core], None]] = deque()
+        self._commands: deque[_Command] = deque()
         self._wake = threading.Condition()
         self._poked = False
         self._stopping = False
@@ -59,7 +62,7 @@ class Llama:
             self._loop = asyncio.get_running_loop()
             self._thread = threading.Thread(target=self._run, name="llm", daemon=True)
             self._thread.start()
-        await asyncio.wrap_future(self._ready)
+        await asyncio.shield(asyncio.wrap_future(self._ready))  # the thread answers it, also when nobody waits any more
 
     async def open(self, session: str, history: Sequence[Message] = ()) -> ChatSession:
         await self.start()
@@ -90,7 +93,7 @@ class Llama:
     async def at_rest(self) -> None:
         """Return when nothing is left to evaluate: no answer, no draft, no idle work."""
         future: Future[None] = Future()
-        self.post(lambda _: self._resting.append(future), future.set_exception)
+        self.post(lambda _: self._resting.append(future), lambda error: _answer(future, error=error))
         await asyncio.wrap_future(future)
 
     async def call(self, fn: Callable[[Core], T]) -> T:
@@ -98,19 +101,19 @@ class Llama:
         future: Future[T] = Future()
 
         def run(core: Core) -> None:
-            try:
-                future.set_result(fn(core))
-            except Exception as error:  # noqa: BLE001  the edge of the thread: whoever awaits call() gets it, the rest go on
-                future.set_exception(error)
+            if not future.cancelled():
+                _answer(future, fn(core))
 
-        self.post(run, future.set_exception)
+        self.post(run, lambda error: _answer(future, error=error))
         return await asyncio.wrap_future(future)
 
     def post(self, command: Callable[[Core], None], refused: Callable[[ApplianceError], None]) -> None:
-        """Queue `command`; `refused` is called when the engine has stopped or its queue is full."""
+        """Queue `command`; `refused`, on any thread, hears why it came to nothing: the engine has stopped, its queue is
+        full, or the command failed.
+        """
         with self._wake:
             if not self._stopping and len(self._commands) < _COMMANDS:
-                self._commands.append(command)
+                self._commands.append((command, refused))
                 self._wake.notify()
                 return
         refused(EngineError("the language model has stopped" if self._stopping else "the language model is overloaded"))
@@ -131,7 +134,7 @@ class Llama:
             return
         self._ready.set_result(None)
         worked, published = True, 0.0
-        todo: deque[Callable[[Core], None]] = deque()
+        todo: deque[_Command] = deque()
         while True:
             with self._wake:
                 if not (worked or self._commands or self._poked or self._stopping):
@@ -147,14 +150,14 @@ class Llama:
             if not worked and self._resting:
                 resting, self._resting = self._resting, []
                 for future in resting:
-                    future.set_result(None)
+                    _answer(future, None)
             if not worked or time.monotonic() - published >= self.settings.stats_every_s:
                 published = time.monotonic()
                 self._publish(core.stats())
         core.close()
         self._deliver(core)
         for future in self._resting:
-            future.set_result(None)
+            _answer(future, None)
 
     def _publish(self, stats: LlmStats) -> None:
         if self._on_stats is not None and self._loop is not None:
@@ -165,16 +168,23 @@ class Llama:
         if self._on_notice is not None and self._loop is not None:
             _on(self._loop, partial(self._on_notice, message))
 
-    def _round(self, core: Core, todo: deque[Callable[[Core], None]], *, stopping: bool) -> bool:
-        """Obey what waits, then take a step; True: there may be more to do. What follows a fault waits for the next."""
+    def _round(self, core: Core, todo: "deque[_Command]", *, stopping: bool) -> bool:
+        """Obey what waits, then take a step; True: there may be more to do."""
+        while todo:
+            command, refused = todo.popleft()
+            try:
+                command(core)
+            except ApplianceError as error:
+                refused(error)
+            except Exception:  # noqa: BLE001  the edge of the thread: who gave the command is told, the rest go on
+                _log.exception("a command of the language model failed")
+                refused(EngineError(_FAILED))
         try:
-            while todo:
-                todo.popleft()(core)
             return False if stopping else core.step()
         except Exception:  # noqa: BLE001  the edge of the thread: one fault must not silence all sessions for good
-            _log.exception("the language model failed")
-            core.fail_all(EngineError("the language model failed"))
-            return bool(todo)
+            _log.exception(_FAILED)
+            core.fail_all(EngineError(_FAILED))
+            return False
 
     def _deliver(self, core: Core) -> None:
         news, core.outbox = core.outbox, []
@@ -201,13 +211,7 @@ class LlamaSession:
         def answer(value: float | None) -> None:
             _on(loop, lambda: None if future.done() else future.set_result(value))
 
-        def run(core: Core) -> None:
-            try:
-                core.anticipate(self._name, words, answer)
-            except ApplianceError:
-                answer(None)
-
-        self._engine.post(run, lambda _: answer(None))
+        self._engine.post(lambda core: core.anticipate(self._name, words, answer), lambda _: answer(None))
         return await future
 
     def generate(self, words: str, sampling: Sampling, *, note: str = "", halt: Halt | None = None) -> Generation:
@@ -216,13 +220,10 @@ class LlamaSession:
             self._generation.cancelled = True
         self._generation = generation
 
-        def run(core: Core) -> None:
-            try:
-                core.generate(self._name, words, sampling, note, generation)
-            except ApplianceError as failure:
-                core.outbox.append((generation, None, "cancelled", failure))
-
-        self._engine.post(run, lambda error: generation.end("cancelled", error))
+        self._engine.post(
+            lambda core: core.generate(self._name, words, sampling, note, generation),
+            lambda error: _on(generation.loop, partial(generation.end, "cancelled", error)),
+        )
         return generation
 
     async def settle(self, heard: str | None, reply: str | None = None) -> None:
@@ -236,6 +237,16 @@ class LlamaSession:
             await self._engine.call(lambda core: core.close_session(self._name))
         except EngineError:
             return  # the engine has stopped and with it every session
+
+
+def _answer(future: Future[T], value: Any = None, error: ApplianceError | None = None) -> None:
+    """Resolve `future` unless whoever awaited it has left."""
+    if not future.set_running_or_notify_cancel():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(value)
 
 
 def _on(loop: asyncio.AbstractEventLoop, fn: Callable[[], object]) -> None:
